@@ -46,8 +46,10 @@ type app struct {
 	command string // the one that runs: "mutexctl run"
 	etcd    *etcdconn.Settings
 	locks   *flags.LockSettings
-	log     func() zerolog.Logger
-	quiet   bool // suppresses noteUnlessQuiet
+
+	etcdLocks []string // prefixes of other libraries' locks
+	log       func() zerolog.Logger
+	quiet     bool // suppresses noteUnlessQuiet
 }
 
 // note prints a line on stderr that begins with the command.

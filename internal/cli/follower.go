@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/clustermutex/unlocker/internal/diagnosis"
+	"github.com/clustermutex/unlocker/internal/etcdlocks"
 	"github.com/clustermutex/unlocker/internal/lockjson"
 	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/locks"
@@ -25,6 +26,7 @@ type follower struct {
 	query    *locks.Query
 	json     bool
 	view     *lockview.View
+	others   *etcdlocks.Watcher
 	subject  locks.Subject   // of the last row that the query was asked about
 	reported map[hold]string // the last reported event of each hold
 	stale    bool            // it has reported that it is not up to date
@@ -36,13 +38,22 @@ type follower struct {
 
 type end struct {
 	record *metadata.Record
+	leased *locks.Leased // instead, for a lock of another library
 	ending *metadata.Ending
 }
 
 // onEnded queues a hold that has ended. The view calls it from its own goroutine.
 func (f *follower) onEnded(r *metadata.Record, e *metadata.Ending) {
+	f.addEnd(end{record: r, ending: e})
+}
+
+func (f *follower) onLeasedEnded(l *locks.Leased, e *metadata.Ending) {
+	f.addEnd(end{leased: l, ending: e})
+}
+
+func (f *follower) addEnd(e end) {
 	f.mu.Lock()
-	f.ends = append(f.ends, end{r, e})
+	f.ends = append(f.ends, e)
 	f.mu.Unlock()
 	select {
 	case f.wake <- struct{}{}:
@@ -83,23 +94,40 @@ func (f *follower) update() (next time.Time, err error) {
 	held := f.view.Locks()
 	judge := f.judge()
 	for _, e := range ends {
-		if err := f.reportEnd(judge(e.record), e.ending); err != nil {
+		var row *locks.Row
+		if e.leased != nil {
+			row = locks.NewLeasedRow(e.leased, f.now())
+		} else {
+			row = judge(e.record)
+		}
+		if err := f.reportEnd(row, e.ending); err != nil {
 			return next, err
 		}
 	}
 	for _, r := range held {
 		row := judge(r)
 		next = protocol.Earlier(next, row.Verdict().Next)
-		switch _, known := f.reported[holdOf(r)]; {
-		case f.finds(row):
-			if err := f.report(row); err != nil {
-				return next, err
-			}
-		case known:
-			f.reported[holdOf(r)] = "" // its end is still reported
+		if err := f.reportFound(row); err != nil {
+			return next, err
+		}
+	}
+	for _, l := range f.others.Locks() {
+		if err := f.reportFound(locks.NewLeasedRow(l, f.now())); err != nil {
+			return next, err
 		}
 	}
 	return next, nil
+}
+
+// reportFound reports a lock that the query finds.
+func (f *follower) reportFound(row *locks.Row) error {
+	switch _, known := f.reported[holdOf(row.Record)]; {
+	case f.finds(row):
+		return f.report(row)
+	case known:
+		f.reported[holdOf(row.Record)] = "" // its end is still reported
+	}
+	return nil
 }
 
 // report writes the state, unless it is the last reported one of this hold.
@@ -197,6 +225,7 @@ func holdOf(r *metadata.Record) hold { return hold{r.Name, r.Token} }
 func (f *follower) follow(ctx context.Context) error {
 	for ctx.Err() == nil {
 		changed := f.view.Changed()
+		others := f.others.Changed()
 		fresh := f.view.Fresh()
 		f.reportFreshness(fresh)
 		next := time.Time{}
@@ -214,6 +243,8 @@ func (f *follower) follow(ctx context.Context) error {
 		case <-ctx.Done():
 		case <-time.After(pause):
 		case <-f.wake:
+		case <-others:
+			sleep(ctx, batchDelay)
 		case <-changed:
 			sleep(ctx, batchDelay)
 		}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -68,6 +69,7 @@ nothing is cut. With -o name, one name per line, in the form that --escaped read
 		cobra.FixedCompletions(locks.Orders(), cobra.ShellCompDirectiveNoFileComp))
 	cmd.Flags().IntVar(&o.limit, "limit", 0, "how many locks to show at most; 0 is all")
 	cmd.Flags().BoolVar(&o.due, "due", false, "only locks that unlockers may remove now")
+	a.etcdLocksFlag(cmd)
 	cmd.Flags().BoolVar(&o.delays, "delays", false, "list lock delays: locks that may not be taken yet")
 	o.given = cmd.Flags().Changed
 	suggestKeys(cmd)
@@ -195,7 +197,8 @@ func (o *listOptions) table(all *snapshot, shown []*locks.Row, now time.Time) er
 // summary returns the line below the table: how many of the selected locks are in which state, and what is not shown.
 // It says so if no lock was selected.
 func (all *snapshot) summary(found *locks.Counts, shown int) string {
-	total := len(all.view.RecordsWithMisplaced())
+	ours := len(all.view.RecordsWithMisplaced())
+	total := ours + all.countOthers()
 	line := countStates(found)
 	if found.Total == 0 && total > 0 {
 		line = "no lock matches"
@@ -207,8 +210,11 @@ func (all *snapshot) summary(found *locks.Counts, shown int) string {
 	if n := len(all.view.Delays()); n > 0 {
 		parts = append(parts, text.Count(n, "lock delay")+" (see \"mutexctl list --delays\")")
 	}
-	if n := total - len(all.view.Locks()); n > 0 {
+	if n := ours - len(all.view.Locks()); n > 0 {
 		parts = append(parts, text.Count(n, "record")+" at keys that belong to no lock")
+	}
+	if all.queued > 0 && all.others == nil {
+		parts = append(parts, otherKeysNote(all.queued, all.layout.Prefix()))
 	}
 	if all.foreign > 0 {
 		parts = append(parts, text.Count(all.foreign, "key")+" below the prefix that the protocol does not know")
@@ -229,6 +235,9 @@ func countStates(c *locks.Counts) string {
 		if n > 0 {
 			each = append(each, fmt.Sprintf("%d %s", n, s.State))
 		}
+	}
+	if c.Leased > 0 {
+		each = append(each, fmt.Sprintf("%d %s", c.Leased, locks.LeasedState))
 	}
 	line := withParts(text.Count(c.Total, "lock"), each, "held")
 	if c.Waiting > 0 {
@@ -271,6 +280,7 @@ Stop it with Ctrl-C. When etcd is unreachable, watch reports it on stderr and re
   mutexctl watch 'billing/*' -o json | jq -c 'select(.event == "alerting") | .lock.name'`,
 	}
 	o.format = term.Output(cmd, term.TableFormat, term.JSONFormat)
+	a.etcdLocksFlag(cmd)
 	o.fromArguments(cmd, locks.AboutLocks, o.app.inSession(o.run))
 	return cmd
 }
@@ -281,6 +291,14 @@ func (o *watchOptions) run(ctx context.Context, s *session) error {
 	view, stop := s.view(ctx, f.onEnded)
 	defer stop()
 	f.view = view
+	f.others = s.otherLocks(o.app.etcdLocks, f.onLeasedEnded)
+	ctx, cancel := context.WithCancel(ctx)
+	var following sync.WaitGroup
+	following.Go(func() { _ = f.others.Run(ctx) }) // ends only with the context
+	defer func() {
+		cancel()
+		following.Wait()
+	}()
 	return f.follow(ctx)
 }
 

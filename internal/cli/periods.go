@@ -103,7 +103,7 @@ func (o *periodsOptions) run(ctx context.Context, s *session) error {
 	}
 	held := all.held()
 	var found []periodJSON
-	err = s.store.ListPrefix(ctx, s.layout.Periods(), all.view.Fresh().Revision, func(kv protocol.KV) {
+	_, err = s.store.ListPrefix(ctx, s.layout.Periods(), all.view.Fresh().Revision, func(kv protocol.KV) {
 		key := s.layout.Parse(kv.Key)
 		if key.Kind != protocol.KindPeriod || !o.findsName(key.Lock) {
 			return

@@ -6,6 +6,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
+	"github.com/clustermutex/unlocker/internal/etcdlocks"
 	"github.com/clustermutex/unlocker/internal/lockjson"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/lockstore"
@@ -21,7 +22,10 @@ type snapshot struct {
 	unlockers []metadata.Presence      // running ones
 	combined  diagnosis.CombinedPolicy // how these treat stale locks
 	alarms    []string                 // raised by etcd, if they were read
-	foreign   int                      // number of keys below the prefix that the protocol does not know
+	others    *etcdlocks.Watcher       // other libraries' locks; nil if they are not asked for
+	layout    protocol.Layout
+	queued    int // number of keys below the prefix that are of other lock libraries
+	foreign   int // number of keys below the prefix that the protocol does not know
 }
 
 // readAll connects and reads all locks, for commands that need nothing else from etcd.
@@ -40,7 +44,7 @@ func (a *app) readAll(ctx context.Context) (*snapshot, error) {
 
 // snapshot lists the locks.
 func (s *session) snapshot(ctx context.Context) (*snapshot, error) {
-	all := &snapshot{}
+	all := &snapshot{layout: s.layout}
 	var announced []presence
 	list := func(ctx context.Context, each func(protocol.KV)) (int64, error) {
 		return s.store.ListKeys(ctx, func(kv protocol.KV) {
@@ -53,13 +57,23 @@ func (s *session) snapshot(ctx context.Context) (*snapshot, error) {
 			}
 		})
 	}
-	view := lockview.New(s.layout, lockview.Source{List: list}, lockview.Options{})
+	o := lockview.Options{}
+	if len(s.app.etcdLocks) > 0 {
+		others, err := s.loadOtherLocks(ctx, s.app.etcdLocks)
+		if err != nil {
+			return nil, err
+		}
+		o.Leased = others.Locks
+		all.others = others
+	}
+	view := lockview.New(s.layout, lockview.Source{List: list}, o)
 	if err := view.Load(ctx); err != nil {
 		return nil, s.explain(ctx, "list the locks", err)
 	}
 	_, foreign := view.Foreign()
 	all.view = view
-	all.foreign += foreign
+	all.queued = view.Queued()
+	all.foreign += foreign - all.queued
 	var err error
 	if all.unlockers, err = s.running(ctx, announced); err != nil {
 		return nil, err

@@ -44,6 +44,7 @@ in full, give its own name, such as pool#2.`,
 	}
 	o.format = term.Output(cmd, term.TableFormat, term.JSONFormat)
 	o.names.flag(cmd)
+	a.etcdLocksFlag(cmd)
 	cmd.Flags().BoolVar(&o.raw, "raw", false, "also show the keys as they are stored")
 	o.names.onLock(cmd, a, nil, o.run)
 	return cmd
@@ -54,18 +55,26 @@ func (o *showOptions) run(ctx context.Context, s *session, name string) error {
 	if err != nil {
 		return err
 	}
+	others, err := o.showOtherLocks(ctx, s, name)
+	if err != nil {
+		return err
+	}
 	if !l.isEmpty() {
 		if err := o.print(l); err != nil {
 			return err
 		}
 	}
 	switch {
-	case l.held():
+	case l.held() || others:
 		return nil
 	case len(l.Delays) > 0:
 		return noLockf("%s", s.delayText(name, l.Delays))
 	}
-	return noLockf("nobody holds %s", text.Visible(name))
+	note := ""
+	if n := s.countOtherKeys(ctx, name); n > 0 {
+		note = "; " + otherKeysNote(n, name+"/")
+	}
+	return noLockf("nobody holds %s%s", text.Visible(name), note)
 }
 
 func (o *showOptions) print(l *lockInfo) error {

@@ -112,7 +112,7 @@ func (o *tasksOptions) read(ctx context.Context, s *session) (found []taskJSON, 
 	if o.set != "" {
 		prefix = s.layout.Tasks(o.set)
 	}
-	err = s.store.ListPrefix(ctx, prefix, all.view.Fresh().Revision, func(kv protocol.KV) {
+	_, err = s.store.ListPrefix(ctx, prefix, all.view.Fresh().Revision, func(kv protocol.KV) {
 		key := s.layout.Parse(kv.Key)
 		if key.Kind != protocol.KindTask || !o.findsName(key.ID) {
 			return

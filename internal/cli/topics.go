@@ -91,7 +91,7 @@ their holders ended; the dashboard compares with those that were released, too:
 A statement of a witness:
 
 ` + lockjson.StatementShape().Help() + titled(lockjson.AskedShape(), lockjson.ExtendedShape(),
-			lockjson.AcknowledgedShape(), lockjson.DelayShape(), lockjson.WaiterShape()) + `
+			lockjson.AcknowledgedShape(), lockjson.LeasedShape(), lockjson.DelayShape(), lockjson.WaiterShape()) + `
 
 A field, with --raw:
 

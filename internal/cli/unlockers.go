@@ -84,7 +84,7 @@ func (s *session) combined(ctx context.Context) (diagnosis.CombinedPolicy, error
 	request, cancel := s.request(ctx)
 	defer cancel()
 	var announced []presence
-	err := s.store.ListPrefix(request, s.layout.Unlockers(), 0, func(kv protocol.KV) {
+	_, err := s.store.ListPrefix(request, s.layout.Unlockers(), 0, func(kv protocol.KV) {
 		if p, ok := readPresence(s.layout.Parse(kv.Key).ID, kv); ok {
 			announced = append(announced, p)
 		}

@@ -74,7 +74,7 @@ func (w *world) put(ts *testscript.TestScript, _ bool, args []string) {
 }
 
 // leased KEY VALUE [TTL] writes a key below the prefix with a lease, by default as long as that of an unlocker's
-// presence, and keeps the lease alive during the test.
+// presence, and keeps the lease alive during the test. LEASE in the key becomes the lease.
 func (w *world) leased(ts *testscript.TestScript, _ bool, args []string) {
 	ttl := protocol.PresenceTTL
 	if len(args) > 2 {
@@ -88,6 +88,7 @@ func (w *world) leased(ts *testscript.TestScript, _ bool, args []string) {
 func (w *world) keep(ts *testscript.TestScript, key, value string, ttl time.Duration) {
 	lease, err := w.client.Grant(context.Background(), int64(ttl.Seconds()))
 	ts.Check(err)
+	key = strings.ReplaceAll(key, "LEASE", strconv.FormatInt(int64(lease.ID), 16))
 	_, err = w.client.Put(context.Background(), w.layout.Prefix()+key, value, clientv3.WithLease(lease.ID))
 	ts.Check(err)
 	_, err = w.client.KeepAlive(w.ended, lease.ID)

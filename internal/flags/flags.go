@@ -68,6 +68,12 @@ func Locks(fs *pflag.FlagSet) *LockSettings {
 	return s
 }
 
+// EtcdLocks defines the flag that names the prefixes of other libraries' locks.
+func EtcdLocks(fs *pflag.FlagSet, prefixes *[]string) {
+	fs.StringSliceVar(prefixes, "etcd-locks", nil,
+		"`prefix` of keys of other lock libraries, to show their locks, too; comma-separated or repeated")
+}
+
 // Log defines the flags for logging.
 func Log(fs *pflag.FlagSet) *daemon.LogSettings {
 	s := &daemon.LogSettings{}

@@ -44,7 +44,33 @@ type Lock struct {
 	Asked               *Asked        `json:"asked"`
 	Extended            *Extended     `json:"extended"`
 	Acknowledged        *Acknowledged `json:"acknowledged"`
+	Leased              *Leased       `json:"leased,omitempty"`
 	URL                 string        `json:"url,omitempty"`
+}
+
+// Leased is what is known of a lock of another library.
+type Leased struct {
+	Key         string   `json:"key"`
+	Single      bool     `json:"single_key"`
+	Lease       string   `json:"lease"`
+	TTL         *float64 `json:"ttl_seconds"`
+	KeptAliveAt *string  `json:"kept_alive_at"`
+	KeptAliveIn *float64 `json:"kept_alive_at_in_seconds"`
+	EndsAt      *string  `json:"ends_at"`
+	EndsIn      *float64 `json:"ends_at_in_seconds"`
+	SeenSince   *string  `json:"seen_since"`
+	SeenIn      *float64 `json:"seen_since_in_seconds"`
+}
+
+func newLeased(l *locks.Leased, now time.Time) *Leased {
+	if l == nil {
+		return nil
+	}
+	j := &Leased{Key: l.Key, Single: l.Single, Lease: strconv.FormatInt(l.Lease, 16), TTL: Known(seconds(l.TTL))}
+	j.KeptAliveAt, j.KeptAliveIn = Instant(l.LastKeepAlive(), now)
+	j.EndsAt, j.EndsIn = Instant(l.Expires, now)
+	j.SeenSince, j.SeenIn = Instant(l.Seen, now)
+	return j
 }
 
 // Holder is who holds a lock, or held it, and what that process recorded.
@@ -95,6 +121,7 @@ func New(row *locks.Row, now time.Time) Lock {
 		ClockOffset: Known(seconds(v.ClockOff)), Process: newProcess(r.Process),
 		Asked: newAsked(r.FinishRequest, new(r.AliveSinceRequest()), now), Extended: newExtended(r.MoreTime, now),
 		Acknowledged: newAcknowledged(r.ValidAcknowledgement(now), now),
+		Leased:       newLeased(row.Leased, now),
 	}
 	l.LockedAt, l.LockedIn = Instant(r.LockedAt, now)
 	l.AlertAt, l.AlertIn = Instant(v.AlertAt, now)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -48,7 +49,7 @@ func LockShape() Shape {
 	return Shape{"A lock", Lock{}, []Line{
 		{"name", "the lock's name; bytes that are not UTF-8 are replaced"},
 		{"name_base64", "the exact bytes of a name that is not UTF-8; else absent"},
-		{"state", either(staleness.States()) + "; null when nobody holds the lock"},
+		{"state", either(append(staleness.States(), locks.LeasedState)) + "; null when nobody holds the lock"},
 		{"expiring", "whether a held lock is auto-unlocked soon"},
 		{"uuid, token", "the hold's identity and its fencing token"},
 		{"revision", "the highest revision of the record's keys"},
@@ -70,7 +71,20 @@ func LockShape() Shape {
 		{"asked", "the request to the holder to finish; null when there is none"},
 		{"extended", "who gave the holder more time; null when nobody did"},
 		{"acknowledged", "who looks at the lock now; null when nobody does"},
+		{"leased", "of a lock of another library, in the state leased; else absent"},
 		{"url", "the page of the hold; only the page's API has it"},
+	}}
+}
+
+// LeasedShape describes [Leased].
+func LeasedShape() Shape {
+	return Shape{"A lock of another library", Leased{}, []Line{
+		{"key, lease", "of the holder; the lease in hex"},
+		{"single_key", "whether it is one key with a lease, which need not be a lock, and not a queue"},
+		{"ttl_seconds", "how long the lease lasts; null, like the next two, when it cannot be read"},
+		{"kept_alive_at", "when the lease was kept alive for the last time"},
+		{"ends_at", "when the lease ends unless it is kept alive"},
+		{"seen_since", "since when it has been seen; locked_at is null if that was not its beginning"},
 	}}
 }
 

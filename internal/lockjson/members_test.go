@@ -23,7 +23,7 @@ func shapes() []lockjson.Shape {
 	return []lockjson.Shape{lockjson.LockShape(), lockjson.ProcessShape(), lockjson.StatementShape(),
 		lockjson.AskedShape(), lockjson.ExtendedShape(), lockjson.AcknowledgedShape(), lockjson.DocumentShape(),
 		lockjson.HeadlineShape(), lockjson.DiagnosisShape(), lockjson.DelayShape(), lockjson.WaiterShape(),
-		lockjson.FieldShape(), lockjson.EndingShape(), lockjson.IntervalShape()}
+		lockjson.FieldShape(), lockjson.EndingShape(), lockjson.IntervalShape(), lockjson.LeasedShape()}
 }
 
 func TestEveryMemberIsDescribedOnce(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 // Counts sums up locks.
 type Counts struct {
 	Total   int
+	Leased  int    // of which other libraries made
 	Version uint64 // changes with anything that a list shows of them
 
 	Waiting    int            // waiters
@@ -32,6 +33,12 @@ func (c *Counts) Late() int { return c.In(Alerting) + c.In(Abandoned) + c.In(Exp
 func (c *Counts) add(r *Row) {
 	c.Total++
 	c.Version += r.Fingerprint
+	if r.Leased != nil {
+		c.Leased++
+		c.Waiting += r.Waiters
+		c.Longest = protocol.Earlier(c.Longest, r.Longest)
+		return
+	}
 	c.in[r.Display.Urgency()]++
 	if r.Display == Expiring {
 		c.in[Held.Urgency()]++

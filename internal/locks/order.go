@@ -13,14 +13,11 @@ type sortings struct {
 
 // InOrder returns all rows sorted. The first one to ask waits; the others wait with it.
 func (s *Snapshot) InOrder(o Order) []*Row {
-	if o == (Order{By: "name"}) { // as the rows of a snapshot are
-		return s.Rows
-	}
 	s.sorted.mu.Lock()
 	defer s.sorted.mu.Unlock()
 	rows, ok := s.sorted.done[o]
 	if !ok {
-		rows = sortRows(s.Rows, o, s.cycleRanks())
+		rows = sortRows(s.everyRow(), o, s.cycleRanks())
 		if s.sorted.done == nil {
 			s.sorted.done = map[Order][]*Row{}
 		}

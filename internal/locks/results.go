@@ -58,7 +58,7 @@ func (s *Snapshot) matching(ctx context.Context, q *Query, now time.Time) (found
 		every = 1
 	}
 	var subject Subject // of all rows, as the queries keep it on the heap
-	for i, row := range s.Rows {
+	for i, row := range s.everyRow() {
 		if i%every == 0 && ctx.Err() != nil {
 			return found
 		}
@@ -92,10 +92,11 @@ func (s *Snapshot) Only(ctx context.Context, q *Query, now time.Time) (*Snapshot
 	finds := func(lock string) bool { return s.Finds(q, lock, now) }
 	in := Input{Queues: maps.Clone(s.Queues), Delays: s.Delays, Combined: s.Combined}
 	maps.DeleteFunc(in.Queues, func(lock string, _ []metadata.Waiter) bool { return !finds(lock) })
-	for _, row := range found.Rows {
+	rows := slices.DeleteFunc(slices.Clone(found.Rows), func(r *Row) bool { return r.Leased != nil })
+	for _, row := range rows {
 		in.Locks = append(in.Locks, row.Record)
 	}
-	some := build(in, staleness.Moment{Wall: s.at}, found.Rows)
+	some := build(in, staleness.Moment{Wall: s.at}, rows)
 	some.Cycles = sync.OnceValue(func() []deadlock.Cycle {
 		return slices.DeleteFunc(slices.Clone(s.Cycles()), func(c deadlock.Cycle) bool {
 			return !slices.ContainsFunc(c.Locks(), finds)

@@ -31,6 +31,7 @@ type Row struct {
 	*metadata.Record
 	*Queue      // of those who wait for the lock; never nil
 	verdict     staleness.Verdict
+	Leased      *Leased // a lock of another library; nil for one of ours
 	Display     DisplayState
 	next        time.Time // when Display or overdue changes if nobody touches the record; zero = never
 	Fingerprint uint64    // changes with anything that a list shows

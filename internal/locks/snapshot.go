@@ -19,7 +19,8 @@ import (
 // Snapshot is all locks as they stood at one moment. It is immutable but for what it sorts once for all readers.
 type Snapshot struct {
 	Rows         []*Row // by name
-	All          Counts // of the rows
+	Leased       []*Row // locks of other libraries, by name
+	All          Counts // of all rows
 	Queues       map[string][]metadata.Waiter
 	Delays       []metadata.LockDelay
 	Unclaimed    []diagnosis.Unclaimed           // those that have been free for longest first
@@ -33,6 +34,7 @@ type Snapshot struct {
 	overtakes    time.Time          // when the order changes by itself; zero = never
 	epoch        time.Time          // the wall clock at 0 of the monotonic one, when all locks were last judged
 	locks        []*metadata.Record // of which the snapshot was built
+	leased       []*Leased          // … and Leased
 	troubled     []*Row             // those that need a person, or soon will
 	queueVersion uint64
 	regexpSlots  chan struct{} // of all snapshots: searches with regular expressions that go on
@@ -50,11 +52,13 @@ func (s *Snapshot) Find(name string) *Row {
 
 // current reports whether a snapshot built now would be the same.
 func (s *Snapshot) current(in *Input, queueVersion uint64, at time.Time) bool {
-	return len(in.Locks) == len(s.locks) && (len(in.Locks) == 0 || &in.Locks[0] == &s.locks[0]) &&
+	return sameSlice(in.Locks, s.locks) && sameSlice(in.Leased, s.leased) &&
 		queueVersion == s.queueVersion && slices.Equal(in.Delays, s.Delays) &&
 		slices.Equal(in.Unclaimed, s.Unclaimed) && s.Combined.Equal(&in.Combined) &&
 		(s.Next.IsZero() || at.Before(s.Next)) && (s.overtakes.IsZero() || at.Before(s.overtakes)) && !at.Before(s.at)
 }
+
+func sameSlice[T any](a, b []T) bool { return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) }
 
 // clockMoves is how far the wall clock may move against the monotonic one before all locks are judged again.
 const clockMoves = time.Second
@@ -76,6 +80,7 @@ type Input struct {
 	Queues    map[string][]metadata.Waiter
 	Delays    []metadata.LockDelay
 	Unclaimed []diagnosis.Unclaimed
+	Leased    []*Leased                // by name
 	Combined  diagnosis.CombinedPolicy // by which the locks are judged
 }
 
@@ -90,7 +95,7 @@ func Build(in Input, at staleness.Moment) *Snapshot {
 // build makes a snapshot. It judges the locks whose rows, by name, are not known or no longer right.
 func build(in Input, at staleness.Moment, known []*Row) *Snapshot {
 	s := &Snapshot{at: at.Wall, Combined: in.Combined, locks: in.Locks, Queues: in.Queues, Delays: in.Delays,
-		Unclaimed: in.Unclaimed, Rows: make([]*Row, len(in.Locks))}
+		Unclaimed: in.Unclaimed, Rows: make([]*Row, len(in.Locks)), leased: in.Leased}
 	waiting := make(map[string]*Queue, len(in.Queues))
 	for lock, queue := range in.Queues {
 		waiting[lock] = new(QueueOf(queue, at.Wall))
@@ -113,11 +118,16 @@ func build(in Input, at staleness.Moment, known []*Row) *Snapshot {
 			s.troubled = append(s.troubled, r)
 		}
 	}
-	s.All = countsOf(s.Rows)
+	s.Leased = leasedRows(in.Leased, at.Wall)
+	s.All = countsOf(s.everyRow())
 	s.All.Waiting = 0 // also for locks that nobody holds
 	for _, queue := range waiting {
 		s.All.Waiting += queue.Waiters
 		s.All.Longest = protocol.Earlier(s.All.Longest, queue.Longest)
+	}
+	for _, r := range s.Leased {
+		s.All.Waiting += r.Waiters
+		s.All.Longest = protocol.Earlier(s.All.Longest, r.Longest)
 	}
 	waited := byTotalWait(s.Rows)
 	s.All.Version += orderOf(waited)

@@ -19,6 +19,7 @@ type Source struct {
 	Queues    func() map[string][]metadata.Waiter
 	Delays    func() []metadata.LockDelay
 	Unclaimed func() []diagnosis.Unclaimed
+	Leased    func() []*Leased // by name; the same slice until one changes
 	// Combined returns how the unlockers treat stale locks now.
 	Combined func() diagnosis.CombinedPolicy
 	// Clock is the monotonic clock of the records' Seen times.
@@ -28,7 +29,7 @@ type Source struct {
 // read calls the functions of a source.
 func (s *Source) read() Input {
 	return Input{Locks: call(s.Locks), Queues: call(s.Queues), Delays: call(s.Delays), Unclaimed: call(s.Unclaimed),
-		Combined: call(s.Combined)}
+		Combined: call(s.Combined), Leased: call(s.Leased)}
 }
 
 func call[T any](f func() T) (result T) {

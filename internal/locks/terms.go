@@ -122,7 +122,7 @@ func stateWords() (words []string) {
 	for _, s := range metadata.States() {
 		words = append(words, string(s.State))
 	}
-	return words
+	return append(words, string(LeasedState))
 }
 
 // endedTerm matches how holds ended.

@@ -12,7 +12,7 @@ import (
 // WatchFor is Watch that ends after a silence of this length.
 func (s *Store) WatchFor(ctx context.Context, patience time.Duration, after int64,
 	each func(revision int64, events []protocol.Event)) error {
-	return s.watch(ctx, after, patience, each)
+	return s.watch(ctx, s.layout.Prefix(), after, patience, each)
 }
 
 // Leases exports shared leases for tests.

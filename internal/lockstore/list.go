@@ -248,11 +248,13 @@ func (b maxAnswerKV) Range(ctx context.Context, r *pb.RangeRequest,
 	return b.KVClient.Range(ctx, r, append(slices.Clip(opts), grpc.MaxCallRecvMsgSize(b.bytes))...)
 }
 
-// ListPrefix calls each for every key with this prefix, in key order, at this revision (0: the newest). It is for the
-// areas that [Store.ListKeys] leaves out.
-func (s *Store) ListPrefix(ctx context.Context, prefix string, revision int64, each func(protocol.KV)) error {
-	if _, err := s.readRange(ctx, locktxn.Range{From: prefix, To: protocol.End(prefix)}, revision, each); err != nil {
-		return fmt.Errorf("list %s: %w", prefix, err)
+// ListPrefix calls each for every key with this prefix, in key order, at this revision (0: the newest), and returns
+// etcd's newest revision. It is for the areas that [Store.ListKeys] leaves out, and for keys of other libraries.
+func (s *Store) ListPrefix(ctx context.Context, prefix string, revision int64,
+	each func(protocol.KV)) (newest int64, err error) {
+	newest, err = s.readRange(ctx, locktxn.Range{From: prefix, To: protocol.End(prefix)}, revision, each)
+	if err != nil {
+		return 0, fmt.Errorf("list %s: %w", prefix, err)
 	}
-	return nil
+	return newest, nil
 }

@@ -94,16 +94,24 @@ func (s *Store) DeletePresence(ctx context.Context, id string) error {
 // LeaseTTL returns the time to live with which the lease was granted; 0 if it has ended, or is hidden from us because
 // we may not read some of its keys.
 func (s *Store) LeaseTTL(ctx context.Context, lease int64) (time.Duration, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	resp, err := s.etcd.TimeToLive(ctx, clientv3.LeaseID(lease))
+	l, err := s.ReadLease(ctx, lease)
 	switch {
 	case errors.Is(err, rpctypes.ErrPermissionDenied):
 		return 0, nil
-	case err != nil:
-		return 0, fmt.Errorf("look at lease %x: %w", lease, err)
-	case resp.TTL <= 0:
-		return 0, nil
+	case err != nil || l.Left <= 0:
+		return 0, err
 	}
-	return time.Duration(resp.GrantedTTL) * time.Second, nil
+	return l.TTL, nil
+}
+
+// ReadLease reads a lease. It needs the permission to read all of its keys.
+func (s *Store) ReadLease(ctx context.Context, id int64) (protocol.Lease, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	resp, err := s.etcd.TimeToLive(ctx, clientv3.LeaseID(id), clientv3.WithAttachedKeys())
+	if err != nil {
+		return protocol.Lease{}, fmt.Errorf("look at lease %x: %w", id, err)
+	}
+	return protocol.Lease{TTL: time.Duration(resp.GrantedTTL) * time.Second,
+		Left: time.Duration(resp.TTL) * time.Second, Keys: len(resp.Keys)}, nil
 }

@@ -34,15 +34,22 @@ const (
 // It blocks until the watch ends, as every watch does sooner or later, and returns why: a [*WatchError], or the cause
 // of ctx. Then list again and watch from that revision.
 func (s *Store) Watch(ctx context.Context, after int64, each func(revision int64, events []protocol.Event)) error {
-	return s.watch(ctx, after, maxSilentIntervals*s.progressInterval, each)
+	return s.WatchPrefix(ctx, s.layout.Prefix(), after, each)
 }
 
-// watch is Watch with the silence after which the watch counts as dead.
-func (s *Store) watch(ctx context.Context, after int64, maxSilence time.Duration,
+// WatchPrefix is Watch for keys of other libraries.
+func (s *Store) WatchPrefix(ctx context.Context, prefix string, after int64,
+	each func(revision int64, events []protocol.Event)) error {
+	return s.watch(ctx, prefix, after, maxSilentIntervals*s.progressInterval, each)
+}
+
+// watch is WatchPrefix with the silence after which the watch counts as dead.
+func (s *Store) watch(ctx context.Context, prefix string, after int64, maxSilence time.Duration,
 	each func(revision int64, events []protocol.Event)) error {
 	ctx, end := context.WithCancelCause(ctx)
 	w := &watch{
-		store: s, end: end, maxSilence: maxSilence, backlog: &backlog{limit: maxBacklog, ready: make(chan struct{}, 1)},
+		store: s, prefix: prefix, end: end, maxSilence: maxSilence,
+		backlog: &backlog{limit: maxBacklog, ready: make(chan struct{}, 1)},
 		// A separate watcher has a separate stream, which no other slow watch can block.
 		watcher: clientv3.NewWatcher(s.client),
 	}
@@ -62,6 +69,7 @@ func (s *Store) watch(ctx context.Context, after int64, maxSilence time.Duration
 // watch is a running [Store.Watch].
 type watch struct {
 	store           *Store
+	prefix          string
 	watcher         clientv3.Watcher
 	end             context.CancelCauseFunc
 	maxSilence      time.Duration // with silence
@@ -74,7 +82,7 @@ type watch struct {
 
 // receive takes what etcd sends as fast as it arrives, because etcd's client buffers the rest without a limit.
 func (w *watch) receive(ctx context.Context, after int64) {
-	answers := w.watcher.Watch(clientv3.WithRequireLeader(ctx), w.store.layout.Prefix(),
+	answers := w.watcher.Watch(clientv3.WithRequireLeader(ctx), w.prefix,
 		clientv3.WithPrefix(), clientv3.WithRev(after+1), clientv3.WithFragment())
 	for resp := range answers {
 		if err := w.handle(resp); err != nil {
@@ -153,7 +161,7 @@ func (w *watch) checkAlive(ctx context.Context) error {
 // never if etcd was restored from an older state.
 func (w *watch) probe(ctx context.Context) error {
 	seen := w.highestRevision.Load()
-	resp, err := w.store.etcd.Get(ctx, w.store.layout.Prefix())
+	resp, err := w.store.etcd.Get(ctx, w.prefix)
 	if err != nil {
 		return nil // keepChecking notices the silence
 	}

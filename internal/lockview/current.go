@@ -17,8 +17,7 @@ func (v *View) Snapshots(policy func() diagnosis.CombinedPolicy) *locks.Snapshot
 		}
 	}
 	return locks.NewSnapshots(locks.Source{Locks: v.RecordsWithMisplaced, Queues: v.Queues, Delays: v.Delays,
-		Unclaimed: v.unclaimed,
-		Combined:  policy, Clock: v.Clock})
+		Unclaimed: v.unclaimed, Leased: v.opt.Leased, Combined: policy, Clock: v.Clock})
 }
 
 // unclaimed returns the locks that no waiter takes. It remembers which ones it has reported, so that an interruption of

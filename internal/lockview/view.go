@@ -27,6 +27,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/clustermutex/unlocker/internal/diagnosis"
+	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -56,6 +57,8 @@ type Options struct {
 	// Keep selects the locks to keep, by the keys that a list or a new hold shows, without their backtraces; all if
 	// nil. A view with Keep has only records and statements.
 	Keep func([]metadata.Field) bool
+	// Leased returns the locks of other libraries, by name; nil: none are followed.
+	Leased func() []*locks.Leased
 	// RelistEvery is how often the snapshot is compared with a new list; five minutes if zero.
 	RelistEvery time.Duration
 	// ProgressInterval is how often the source gives a sign of life; 0: silence of etcd changes no judgement.
@@ -182,6 +185,13 @@ func (v *View) Foreign() (sample []string, total int) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return slices.Sorted(maps.Keys(v.snap.foreign.sample)), v.snap.foreign.total
+}
+
+// Queued returns how many of the foreign keys are of other lock libraries; no more than 10,000 are counted.
+func (v *View) Queued() int {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return len(v.snap.foreign.queued)
 }
 
 // Changed returns a channel that is closed at the next change of anything the view shows. Signs of life do not count.

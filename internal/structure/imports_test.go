@@ -77,6 +77,8 @@ func importTable() []rule {
 			"a witness reads the kernel, and gets access to etcd as functions"},
 		{"internal/lockview", `pkg/metadata pkg/staleness internal/protocol internal/lockrecord internal/diagnosis
 			internal/locks`, "the view gets access to etcd as functions, and fills the read model"},
+		{"internal/etcdlocks", `pkg/metadata internal/protocol internal/lockrecord internal/locks internal/text`,
+			"other libraries' locks are read through functions, and fill the read model"},
 		{"internal/diagnosis/deadlock", "pkg/metadata internal/protocol internal/text",
 			"finding deadlocks is a pure function of records and tickets"},
 		{"internal/diagnosis", "pkg/metadata pkg/staleness internal/diagnosis/deadlock internal/protocol internal/text",
@@ -130,7 +132,7 @@ func importTable() []rule {
 		{"internal/cgroup", "internal/text", "cgroups do not depend on what runs in them"},
 		{"internal/cli/childproc", "internal/cgroup internal/text", "running a command does not depend on its lock"},
 		{"internal/cli", `pkg/metadata pkg/staleness pkg/mutex pkg/jobs pkg/mutexlog pkg/sweeper internal/etcdconn
-			internal/certificate internal/protocol internal/locks internal/locktxn internal/lockjson internal/lockstore
+			internal/certificate internal/protocol internal/etcdlocks internal/locks internal/locktxn internal/lockjson internal/lockstore
 			internal/lockview internal/diagnosis internal/diagnosis/deadlock internal/headline
 			internal/witness/holderproc internal/flags internal/text internal/daemon internal/cli/term
 			internal/cli/childproc internal/lockrecord`,

@@ -73,6 +73,7 @@ const (
 	EndingAutoUnlocked = "auto_unlocked" // by an unlocker, past its deadline
 	EndingAbandoned    = "abandoned"     // by an unlocker, because a witness had proof that its holder had ended
 	EndingForced       = "forced"        // by an operator
+	EndingLeaseEnded   = "lease_ended"   // of another library's lock, and never written either
 )
 
 // EndingWords has the words for the cause of an ending.
@@ -97,7 +98,8 @@ func Endings() []EndingWords {
 // EndingWordsFor returns the words for the cause of an ending, and whether it is known. An unknown one becomes the
 // Verb: escape it.
 func EndingWordsFor(cause string) (EndingWords, bool) {
-	for _, words := range Endings() {
+	leaseEnded := EndingWords{EndingLeaseEnded, "lease-ended", "its lease ended", ""}
+	for _, words := range append(Endings(), leaseEnded) {
 		if words.Cause == cause {
 			return words, true
 		}

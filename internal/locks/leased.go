@@ -1,0 +1,123 @@
+package locks
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/clustermutex/unlocker/internal/text"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/staleness"
+)
+
+// LeasedState is the state of a lock of another library: keys that etcd deletes with their leases. No deadline and no
+// holder is known of it, so it is never judged, and nothing of ours removes it.
+const LeasedState DisplayState = "leased"
+
+// Leased is a lock of another library.
+type Leased struct {
+	Name    string
+	Single  bool   // one key with a lease, which need not be a lock
+	Key     string // of the holder
+	Value   string // of that key, if it is text
+	Lease   int64
+	Token   int64     // create revision of the key
+	Since   time.Time // when it was seen to be taken; zero = before it was watched
+	Seen    time.Time // when it was first seen
+	TTL     time.Duration
+	Expires time.Time // when the lease ends unless it is kept alive; zero = unknown
+	Keys    int       // that end with the lease
+	Why     string    // the time of the lease is not known
+	Waiters []metadata.Waiter
+}
+
+// LastKeepAlive returns when the lease was kept alive for the last time; zero = unknown.
+func (l *Leased) LastKeepAlive() time.Time {
+	if l.Expires.IsZero() {
+		return time.Time{}
+	}
+	return l.Expires.Add(-l.TTL)
+}
+
+// Fact is something that is known of a lock, in words.
+type Fact struct{ Label, Text string }
+
+// Facts returns what is known of the lock, and what is not.
+func (l *Leased) Facts(now time.Time) []Fact {
+	kind := "leased: another lock library holds it; nothing here ends it"
+	if l.Single {
+		kind = "leased: one key with a lease, a lock or something registered"
+	}
+	since := "unknown: etcd stores no time"
+	switch {
+	case !l.Since.IsZero():
+		since = l.Since.UTC().Format(time.DateTime+" UTC") + " (" + text.Relative(l.Since, now) + ")"
+	case now.Sub(l.Seen) >= time.Second:
+		since = "at least " + text.Age(l.Seen, now) + " ago: etcd stores no time"
+	}
+	lease := "time unknown: " + cmp.Or(l.Why, "not read yet")
+	if !l.Expires.IsZero() {
+		lease = fmt.Sprintf("for %s, kept alive %s, ends %s unless it is kept alive again", text.Duration(l.TTL),
+			text.Relative(l.LastKeepAlive(), now), text.Relative(l.Expires, now))
+	}
+	return []Fact{{"state", kind}, {"value", text.Visible(l.Value)}, {"key", text.Visible(l.Key)}, {"since", since},
+		{"lease", strconv.FormatInt(l.Lease, 16) + ", " + text.Prose(lease)}}
+}
+
+// Revoke returns the command that ends the hold, and what else it ends.
+func (l *Leased) Revoke() (command, consequence string) {
+	consequence = "The lease ends, and with it all keys of that session; the holder is not stopped."
+	if l.Keys > 0 {
+		consequence = fmt.Sprintf("The lease ends with %s; the holder is not stopped.", text.Count(l.Keys, "key"))
+	}
+	return fmt.Sprintf("etcdctl lease revoke %x", l.Lease), consequence
+}
+
+// Record returns what is known of the hold in the form of a record, for what shows records.
+func (l *Leased) Record() *metadata.Record {
+	return &metadata.Record{Name: l.Name, Token: l.Token, Identity: metadata.Identity{Owner: l.Value},
+		LockedAt: l.Since}
+}
+
+// NewLeasedRow returns the row of a lock of another library.
+func NewLeasedRow(l *Leased, now time.Time) *Row {
+	r := &Row{Record: l.Record(), Queue: new(QueueOf(l.Waiters, now)), Leased: l, Display: LeasedState,
+		Class: ClassCalm, verdict: staleness.Verdict{State: LeasedState}}
+	r.Fingerprint = Hash(xxhash.Sum64String(l.Key), uint64(l.Token), uint64(l.Expires.Unix()), uint64(r.Waiters),
+		xxhash.Sum64String(l.Value))
+	return r
+}
+
+// leasedRows returns the rows of the locks of other libraries, by name.
+func leasedRows(all []*Leased, now time.Time) []*Row {
+	rows := make([]*Row, len(all))
+	for i, l := range all {
+		rows[i] = NewLeasedRow(l, now)
+	}
+	return rows
+}
+
+// LeasedNamed returns the locks of other libraries with this name: a queue, a single key, or both.
+func (s *Snapshot) LeasedNamed(name string) []*Row {
+	from, found := rowNamed(s.Leased, name)
+	if !found {
+		return nil
+	}
+	to := from + 1
+	for to < len(s.Leased) && s.Leased[to].Name == name {
+		to++
+	}
+	return s.Leased[from:to]
+}
+
+// everyRow returns the rows of all locks.
+func (s *Snapshot) everyRow() []*Row {
+	if len(s.Leased) == 0 {
+		return s.Rows
+	}
+	return slices.Concat(s.Rows, s.Leased)
+}
