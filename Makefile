@@ -42,7 +42,7 @@ build: ## all programs, static, into bin/
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ $(PROGRAMS:%=./cmd/%)
 
 # Modules whose tests need nothing but Go. Which files a test of another module depends on, Go does not know: -count=1.
-MODULES := bench pkg/mutexotel test/fencing test/guest test/robustness
+MODULES := bench pkg/mutexotel test/fencing test/guest test/recipes test/robustness
 
 .PHONY: test
 test: ## all tests that need nothing but Go, of this module and of the others

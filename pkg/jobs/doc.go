@@ -1,5 +1,6 @@
-// Package jobs runs work under the locks of package mutex: once in each period ([OncePer]), step by step ([Pipeline]),
-// and task by task ([Tasks]). Running work is shown on the dashboard, like any holder of a lock.
+// Package jobs runs work under the locks of package mutex: once in each period ([OncePer]) or for each tick of a
+// schedule ([OnceAt]), step by step ([Pipeline]), and task by task ([Tasks]). Running work is shown on the dashboard,
+// like any holder of a lock.
 //
 //	ran, err := jobs.OncePer(ctx, locks, "daily-report", 24*time.Hour, sendReport)
 //

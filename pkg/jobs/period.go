@@ -18,13 +18,54 @@ import (
 
 var errNoLocks = errors.New("no lock client was given")
 
-// Period is a period in which a job ran.
-type Period struct {
-	Start time.Time
-	Note  string // who took it and when, as text
+// The shortest and the longest period of [OncePer]. The clocks of several machines cannot distinguish shorter ones.
+const (
+	MinPeriod = time.Second
+	MaxPeriod = 10 * 365 * 24 * time.Hour
+)
+
+// PeriodOffset makes the periods begin later by d, which must be shorter than the period: days with an offset of 90
+// minutes begin at 01:30 UTC; weeks with an offset of 96 hours begin on Monday, because 1970 began on a Thursday.
+func PeriodOffset(d time.Duration) Option { return func(o *options) { o.offset = d } }
+
+// OncePer runs fn at most once in each period across all replicas: it is [OnceAt] with a tick that this machine's clock
+// chooses, the start of the current period. Periods are multiples of every since 1970 in UTC, see [PeriodOffset]. Call
+// it as often as you like, for instance ten times in a period from each replica: a call that finds nothing to do costs
+// one read.
+func OncePer(ctx context.Context, locks *mutex.Client, name string, every time.Duration,
+	fn func(ctx context.Context) error, opts ...Option) (ran bool, err error) {
+	return runOnce(ctx, &once{locks: locks, name: name, word: period, every: every}, fn, opts)
 }
 
-// LastPeriod returns the last period in which [OncePer] ran the job of this name. Its Start is zero if there is none.
+func (o *once) checkPeriod() error {
+	switch {
+	case o.every < MinPeriod || o.every > MaxPeriod:
+		return fmt.Errorf("the period is %v: it must be between %v and %v", o.every, MinPeriod, MaxPeriod)
+	case o.offset < 0:
+		return fmt.Errorf("PeriodOffset is %v: it must not be negative", o.offset)
+	case o.offset >= o.every:
+		return fmt.Errorf("PeriodOffset is %v: it must be shorter than the period of %v", o.offset, o.every)
+	}
+	return nil
+}
+
+// periodStart returns the beginning of the period that contains now.
+func (o *once) periodStart(now time.Time) time.Time {
+	since := now.UnixNano() - int64(o.offset)
+	past := since % int64(o.every)
+	if past < 0 {
+		past += int64(o.every)
+	}
+	return time.Unix(0, now.UnixNano()-past).UTC()
+}
+
+// Period is a period, or a tick of a schedule, for which a job ran.
+type Period struct {
+	Start time.Time // or the tick
+	Note  string    // who took it and when, as text
+}
+
+// LastPeriod returns the last period or tick for which the job of this name ran. Its Start is zero if there is none.
 func LastPeriod(ctx context.Context, locks *mutex.Client, name string) (Period, error) {
 	r, err := periodRequest(ctx, locks, name, locktxn.ReadPeriod)
 	if err != nil {
@@ -41,8 +82,8 @@ func LastPeriod(ctx context.Context, locks *mutex.Client, name string) (Period, 
 	return Period{Start: p.Start, Note: p.Note}, nil
 }
 
-// ResetPeriod forgets the last period of the job of this name, so that the next [OncePer] runs it, even in the same
-// period. It undoes the effect of a wrong clock.
+// ResetPeriod forgets the last period or tick of the job of this name, so that the next call runs it, even for the same
+// one. It undoes the effect of a wrong clock.
 func ResetPeriod(ctx context.Context, locks *mutex.Client, name string) error {
 	_, err := periodRequest(ctx, locks, name, func(l protocol.Layout, name string) locktxn.Txn {
 		return locktxn.Txn{Then: []clientv3.Op{clientv3.OpDelete(l.Period(name))}}
@@ -68,36 +109,36 @@ func periodRequest(ctx context.Context, locks *mutex.Client, name string,
 	return r, nil
 }
 
-// PeriodError means that a job cannot run, because a period ahead of this machine's clock is taken: either this clock
-// is behind, or the clock of the client that took the period was ahead. Until a caller's clock reaches that period the
-// job does not run, unless [ResetPeriod] is called.
+// PeriodError means that a job cannot run, because a period or tick ahead of this machine's clock is taken: either this
+// clock is behind, or the clock of the client that took it was ahead. Until a caller's clock reaches that time the job
+// does not run, unless [ResetPeriod] is called.
 type PeriodError struct {
 	Name  string    // of the job and its lock
-	Start time.Time // of the period that the caller wanted
+	Start time.Time // that the caller wanted
 	Last  Period    // that was taken
 	At    time.Time // wall clock of this process
 	Key   string    // in etcd: deleting it resets the job
 }
 
-// Error says which period is taken and how to reset it, in one line.
+// Error says what is taken and how to reset it, in one line.
 func (e *PeriodError) Error() string {
-	return fmt.Sprintf("once %q: the period of %s is %s ahead of this machine's clock, and it was %s; "+
-		"earlier periods run only if its key %s is deleted",
+	return fmt.Sprintf("once %q: the run of %s is %s ahead of this machine's clock, and it was %s; "+
+		"earlier ones run only if its key %s is deleted",
 		e.Name, instant(e.Last.Start), text.DurationWords(e.Last.Start.Sub(e.At)), quoted(e.Last.Note), e.Key)
 }
 
 // ClockError means that a job does not run, because this machine's clock is ahead of those of all running unlockers:
-// the period would be used up before it began.
+// the period or tick would be used up before it came.
 type ClockError struct {
 	Name     string            // of the job and its lock
-	Start    time.Time         // of the period that the caller wanted
+	Start    time.Time         // that the caller wanted
 	Unlocker metadata.Presence // whose clock is furthest ahead
 	At       time.Time         // wall clock of this process
 }
 
 // Error compares the clocks in one line.
 func (e *ClockError) Error() string {
-	return fmt.Sprintf("once %q: by the clock of unlocker %s it is %s, and the period of %s has not begun; "+
+	return fmt.Sprintf("once %q: by the clock of unlocker %s it is %s, so the run of %s is not due; "+
 		"this machine's clock says %s",
 		e.Name, quoted(e.Unlocker.ID), instant(e.Unlocker.Now.Time), instant(e.Start), instant(e.At))
 }

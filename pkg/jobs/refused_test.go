@@ -37,6 +37,8 @@ func TestBadInputIsRefusedBeforeSending(t *testing.T) {
 	_, noClient := jobs.OncePer(ctx, nil, "a", time.Hour, ok)
 	_, noJob := jobs.OncePer(ctx, locks, "", time.Hour, ok)
 	_, noFunction := jobs.OncePer(ctx, locks, "a", time.Hour, nil)
+	_, noTick := jobs.OnceAt(ctx, locks, "a", time.Time{}, ok)
+	_, odd := jobs.TryLockAt(ctx, locks, "a", time.Now(), jobs.PeriodOffset(1))
 	_, noTask := s.Add(ctx, "", "")
 	_, tooLong := s.Add(ctx, "x", strings.Repeat("x", 64<<10+1))
 	_, noLimit := s.Take(ctx, 0)
@@ -52,6 +54,8 @@ func TestBadInputIsRefusedBeforeSending(t *testing.T) {
 		{"PeriodOffset is -1ns: it must not be negative", once(time.Hour, jobs.PeriodOffset(-1))},
 		{"PeriodOffset is 1h0m0s: it must be shorter than the period of 1h0m0s",
 			once(time.Hour, jobs.PeriodOffset(time.Hour))},
+		{`once "a": the tick is 0001-01-01T00:00:00Z: it must be between 1970 and 2261`, noTick},
+		{"PeriodOffset goes with OncePer", odd},
 		{"a job runs under a plain lock", once(time.Hour, jobs.LockOptions(mutex.Semaphore(3)))},
 		{"AutoUnlockAfter is 0s: it must be positive", once(time.Hour, jobs.LockOptions(mutex.AutoUnlockAfter(0)))},
 

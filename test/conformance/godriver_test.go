@@ -341,9 +341,10 @@ type goWants struct {
 	Own           map[string]goKind // of single ones
 	Life          float64           // of a leader
 	Address       string
-	Every, Offset float64 // of a job that runs once per period
-	Hold          float64 // how long it runs
-	Fails         bool    // its end is an error, and the period is to be given back
+	Every, Offset float64  // of a job that runs once per period
+	Tick          *float64 // of one that runs for this tick
+	Hold          float64  // how long it runs
+	Fails         bool     // its end is an error, and the tick is to be given back
 }
 
 type goKind struct {
@@ -412,7 +413,12 @@ func (d *goDriver) once(ctx context.Context, r goRequest) (map[string]any, error
 	if r.Fails {
 		opts = append(opts, jobs.RetryOnError())
 	}
-	ran, err := jobs.OncePer(ctx, d.client, r.Name, seconds(r.Every), work, opts...)
+	run := func() (bool, error) { return jobs.OncePer(ctx, d.client, r.Name, seconds(r.Every), work, opts...) }
+	if r.Tick != nil {
+		tick := time.Unix(0, 0).Add(seconds(*r.Tick))
+		run = func() (bool, error) { return jobs.OnceAt(ctx, d.client, r.Name, tick, work, opts...) }
+	}
+	ran, err := run()
 	if errors.Is(err, errFails) {
 		err = nil
 	}

@@ -4,6 +4,7 @@ package conformance
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -113,6 +114,37 @@ func daily() request {
 }
 
 func oncePerPeriod(t *testing.T, s *scene, a, b *client) {
+	s.runsOnce(a, b, daily())
+}
+
+// onceForTick asks for ticks of a schedule, which count in milliseconds.
+func onceForTick(t *testing.T, s *scene, a, b *client) {
+	const tick = 1553682600.25
+	at := func(tick float64) request {
+		return request{"do": "once", "name": "nightly", "tick": tick, "hold": 0.1}
+	}
+	s.runsOnce(a, b, at(tick))
+	d := s.open(b)
+	for _, c := range []struct {
+		tick float64
+		ran  bool
+	}{{tick - 60, false}, {tick + 0.0004, false}, {tick + 60, true}, {tick, false}} {
+		if a := d.do(at(c.tick)); a.Error != "" || a.Ran != c.ran {
+			t.Errorf("for the tick %v it says %s", c.tick, a.line)
+		}
+	}
+	if value := s.value(s.layout.Period("nightly")); !strings.HasPrefix(value, "1553682660.25 ") {
+		t.Errorf("the last tick is %q", value)
+	}
+	if a := d.do(at(4102444800)); a.Error != "refused" {
+		t.Errorf("of a tick far ahead it says %s", a.line)
+	}
+}
+
+// runsOnce asks several at once for a run of one tick.
+func (s *scene) runsOnce(a, b *client, job request) {
+	t := s.t
+	once := func(d *driver) *call { return d.send(maps.Clone(job)) }
 	drivers := s.several(a, b, 2)
 	held := drivers[0].acquire("nightly", want{try: true})
 	refused(t, once(drivers[1]).wait(), held)
@@ -131,11 +163,11 @@ func oncePerPeriod(t *testing.T, s *scene, a, b *client) {
 		}
 	}
 	if ran != 1 {
-		t.Errorf("the job ran %d times in one period", ran)
+		t.Errorf("the job ran %d times for one tick", ran)
 	}
 	for _, d := range drivers {
 		if a := once(d).wait(); a.Error != "" || a.Ran {
-			t.Errorf("%s: in a period that is taken it says %s", d.client.name, a.line)
+			t.Errorf("%s: for a tick that is taken it says %s", d.client.name, a.line)
 		}
 	}
 	s.free("nightly")
@@ -286,8 +318,14 @@ var kindFaults = []*fault{
 	{name: "period of a failure", about: "a job that failed keeps its period", check: "a period given back",
 		behind: true, says: "after a job that failed", short: true, txn: keepPeriod},
 	{name: "period", about: "nobody reads which period was taken", check: "once per period", behind: true,
-		says: "in a period that is taken it says", short: true, txn: dropCompares("/.periods/", pb.Compare_MOD, true),
+		says: "for a tick that is taken it says", short: true, txn: dropCompares("/.periods/", pb.Compare_MOD, true),
 		answer: hide("/.periods/")},
+	{name: "tick", about: "a tick is chosen by the clock", check: "once for a tick", behind: true,
+		says: "for the tick", short: true, request: func(r *goRequest) {
+			if r.Tick != nil {
+				r.Tick, r.Every = nil, 1
+			}
+		}},
 	{name: "compare of the period", about: "a job does not compare M(.periods)", check: "a period taken meanwhile",
 		says: "it ran in a period that was taken", short: true, txn: dropCompares("/.periods/", pb.Compare_MOD, true)},
 	{name: "late answer", about: "a job begins after its hold", check: "a period answered late",

@@ -39,6 +39,7 @@ const ofTheClient = `
 		registry  *prometheus.Registry
 		batches   []string
 		version   string
+		tick      time.Time
 	)
 	func index(context.Context, string)
 	func send(ctx context.Context, data string) error

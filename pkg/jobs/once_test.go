@@ -113,6 +113,45 @@ func TestPeriodStarts(t *testing.T) {
 	}
 }
 
+func TestJobRunsOnceForATick(t *testing.T) {
+	s, now, one, two := machines(t, "2026-08-29T03:00:00Z")
+	onceAt := func(c *mutex.Client, tick string, j *job, want bool, opts ...jobs.Option) {
+		t.Helper()
+		if ran, err := jobs.OnceAt(t.Context(), c, "job", at(tick), j.run, opts...); ran != want || err != j.err {
+			t.Errorf("for %s it ran: %v, %v", tick, ran, err)
+		}
+	}
+	broken := &job{err: errors.New("broken")}
+	onceAt(one, "2026-08-29T03:00:00Z", broken, true, jobs.RetryOnError())
+	onceAt(two, "2026-08-29T05:00:00+02:00", new(job), true)
+	*now = at("2026-08-29T02:59:59Z")
+	onceAt(one, "2026-08-29T03:00:00.0009Z", new(job), false)
+	onceAt(one, "2026-08-29T02:00:00Z", new(job), false)
+	if p := last(t, one); p.Note != "taken 2026-08-29T03:00:00Z by billing on host-1" {
+		t.Errorf("the tick is %+v", p)
+	}
+	next := at("2026-08-29T03:00:01Z")
+	l, err := jobs.TryLockAt(t.Context(), two, "job", next)
+	proctest.Must(t, err)
+	if r := s.AssertHeld("job"); r.Attributes["tick"] != "2026-08-29T03:00:01Z" {
+		t.Errorf("while it runs the record is %+v", r.Record)
+	}
+	proctest.Must(t, l.GiveBack())
+	if l, err = jobs.TryLockAt(t.Context(), one, "job", next); err == nil {
+		err = l.Unlock()
+	}
+	proctest.Must(t, err)
+	if _, err := jobs.TryLockAt(t.Context(), two, "job", next); !errors.Is(err, jobs.ErrTickTaken) {
+		t.Errorf("the tick is taken: %v", err)
+	}
+	ran, err := jobs.OnceAt(t.Context(), one, "job", now.Add(time.Minute), new(job).run)
+	want := `once "job": the tick of 2026-08-29T03:00:59Z has not come: this machine's clock says 2026-08-29T02:59:59Z`
+	if ran || err == nil || err.Error() != want {
+		t.Errorf("got %v, %v", ran, err)
+	}
+	s.AssertFree("job")
+}
+
 func TestEarlierRunDoesNotUseUpThisPeriod(t *testing.T) {
 	_, now, one, two := machines(t, "2026-08-29T10:00:00Z")
 	var j job
@@ -137,9 +176,9 @@ func TestClockSetBackRunsNoPeriodAgain(t *testing.T) {
 	if ran || behind == nil || !behind.Last.Start.Equal(at("2026-08-29T10:00:00Z")) || !behind.Start.Equal(*now) {
 		t.Errorf("%v, %v", ran, err)
 	}
-	want := `once "job": the period of 2026-08-29T10:00:00Z is 60 minutes ahead of this machine's clock, and ` +
+	want := `once "job": the run of 2026-08-29T10:00:00Z is 60 minutes ahead of this machine's clock, and ` +
 		`it was taken 2026-08-29T10:00:00Z by billing on host-1, every 10m0s; ` +
-		`earlier periods run only if its key /mutexes/.periods/job is deleted`
+		`earlier ones run only if its key /mutexes/.periods/job is deleted`
 	if err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
@@ -170,7 +209,7 @@ func TestClockAheadOfAllUnlockersUsesNoPeriodUp(t *testing.T) {
 		t.Fatalf("%v, %v", ran, err)
 	}
 	want := `once "job": by the clock of unlocker right it is 2026-08-29T09:00:00Z, ` +
-		`and the period of 2026-08-29T10:00:00Z has not begun; this machine's clock says 2026-08-29T10:00:30Z`
+		`so the run of 2026-08-29T10:00:00Z is not due; this machine's clock says 2026-08-29T10:00:30Z`
 	if err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
