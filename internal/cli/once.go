@@ -6,14 +6,13 @@ import (
 	"fmt"
 
 	"github.com/clustermutex/unlocker/internal/cli/childproc"
-	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/jobs"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// runOncePerPeriod runs the command, unless the period is used up. While an earlier run holds the lock, it waits, then
+// runOnce runs the command, unless the tick or period is used up. While an earlier run holds the lock, it waits, then
 // tries again.
-func (j *job) runOncePerPeriod() error {
+func (j *job) runOnce() error {
 	ctx, stop := j.wait.withTimeout(j.signals.Context())
 	defer stop()
 	first := ctx
@@ -31,12 +30,11 @@ func (j *job) runOncePerPeriod() error {
 		run := func(held context.Context) error {
 			c, runErr = j.runCommand(mutex.FromContext(held))
 			if jobErr = runErr; c != nil && !j.retryOnError {
-				jobErr = nil // the command started, so the period is used up
+				jobErr = nil // the command started, so the tick is used up
 			}
 			return jobErr
 		}
-		ran, err := jobs.OncePer(j.signals.Context(), j.locks, j.name, j.every, run,
-			jobs.PeriodOffset(j.offset), jobs.RetryOnError())
+		ran, err := j.once(run)
 		held, isHeld := errors.AsType[*mutex.HeldError](err)
 		switch {
 		case ran:
@@ -46,7 +44,7 @@ func (j *job) runOncePerPeriod() error {
 		case err == nil:
 			return j.reportSkipped()
 		case !isHeld:
-			return j.periodError(err)
+			return j.onceError(err)
 		}
 		if err := j.checkWaiting(held); err != nil {
 			return err
@@ -58,14 +56,22 @@ func (j *job) runOncePerPeriod() error {
 	}
 }
 
-// periodError explains why the period could not be taken: because of etcd, or a wrong clock.
-func (j *job) periodError(err error) error {
+func (j *job) once(run func(context.Context) error) (ran bool, err error) {
+	if !j.tick.IsZero() {
+		return jobs.OnceAt(j.signals.Context(), j.locks, j.name, j.tick, run, jobs.RetryOnError())
+	}
+	return jobs.OncePer(j.signals.Context(), j.locks, j.name, j.every, run, jobs.PeriodOffset(j.offset),
+		jobs.RetryOnError())
+}
+
+// onceError explains why the job did not run: because of etcd, or a wrong clock.
+func (j *job) onceError(err error) error {
 	_, isPeriod := errors.AsType[*jobs.PeriodError](err)
 	_, isClock := errors.AsType[*jobs.ClockError](err)
 	if isPeriod || isClock {
 		return fmt.Errorf("%w; see \"mutexctl help periods\"", err)
 	}
-	return j.s.explain(j.signals.Context(), "take the period of "+text.Visible(j.name), err)
+	return j.s.explain(j.signals.Context(), "start the command", err)
 }
 
 // withoutError returns a joined error without one of its errors.
@@ -86,14 +92,14 @@ func withoutError(err, one error) error {
 	return errors.Join(others...)
 }
 
-// reportSkipped reports who used up the period, and when the next one begins.
+// reportSkipped reports who used up the tick or period, and when the next period begins.
 func (j *job) reportSkipped() error {
 	period, err := jobs.LastPeriod(j.signals.Context(), j.locks, j.name)
 	switch {
 	case err != nil && j.signals.Context().Err() != nil:
 		return context.Cause(j.signals.Context())
 	case err != nil:
-		j.app.noteUnlessQuiet("not run: the period is used up; who used it up cannot be read: %v", err)
+		j.app.noteUnlessQuiet("not run: another did; who it was cannot be read: %v", err)
 	default:
 		j.app.noteUnlessQuiet("not run: %s", j.usedText(period))
 	}
@@ -101,6 +107,9 @@ func (j *job) reportSkipped() error {
 }
 
 func (j *job) usedText(period jobs.Period) string {
+	if !j.tick.IsZero() {
+		return fmt.Sprintf("the tick of %s is used up, %s", timeText(period.Start, j.app.Now()), period.Note)
+	}
 	next := j.next(period.Start)
 	return fmt.Sprintf("the period that began %s is used up, %s; the next one begins %s",
 		timeText(period.Start, j.app.Now()), period.Note, timeText(next, j.app.Now()))

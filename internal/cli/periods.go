@@ -15,6 +15,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/jobs"
+	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 type periodsOptions struct {
@@ -30,8 +31,9 @@ func newPeriods(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "periods [QUERY... | --reset NAME]",
 		Short: "Show when once-per-period jobs last ran, or let one run again",
-		Long: `Show the last period of every job that runs once per period ("mutexctl run --once-per",
-jobs.OncePer): when the period began, who used it up and when, and whether the job is running.
+		Long: `Show the last period or tick of every job that runs once per period ("mutexctl run --once-per",
+jobs.OncePer) or for each tick of a schedule (--once-at, jobs.OnceAt): when it began, who used it up and
+when, and whether the job is running.
 A QUERY finds names: a word is a part of one, and * and ? make it a pattern.
 
 With --reset, forget the last period of a job: its next call runs it, even a second time in the same
@@ -177,9 +179,10 @@ func (o *periodsOptions) forget(ctx context.Context, s *session) error {
 	return err
 }
 
-// periodFlags has the flags of run for commands that run once per period.
+// periodFlags has the flags of run for commands that run once per period, or for each tick of a schedule.
 type periodFlags struct {
-	every        time.Duration // 0: always
+	every        time.Duration // 0: always, or for the tick
+	tick         time.Time     // zero: not for a tick
 	offset       time.Duration
 	retryOnError bool
 	skipStatus   int
@@ -189,35 +192,61 @@ type periodFlags struct {
 func (p *periodFlags) add(f *pflag.FlagSet) {
 	p.given = f
 	f.DurationVar(&p.every, "once-per", 0, "run the command once per period of this length, across all machines")
+	f.Func("once-at", "run the command once for this `time`, such as 2026-08-29T03:00Z, across all machines",
+		p.parseTick)
 	f.DurationVar(&p.offset, "period-offset", 0,
 		"with --once-per: when periods begin, after the full hour or midnight UTC")
 	f.BoolVar(&p.retryOnError, "retry-on-error", false,
-		"with --once-per: a failed command may be run again in the same period")
+		"with --once-per or --once-at: a failed command may be run again")
 	f.IntVar(&p.skipStatus, "skip-status", ExitOK,
-		"status when the lock is not free in time (otherwise 3) or the period is used up (otherwise 0)")
+		"status when the lock is not free in time (otherwise 3) or the period or time is used up (otherwise 0)")
 	f.Lookup("skip-status").DefValue = ""
+}
+
+// parseTick reads what scripts can easily print. A time without a zone is refused, because machines may differ in it.
+func (p *periodFlags) parseTick(s string) (err error) {
+	if p.tick, err = metadata.ParseTime(s); err == nil {
+		return nil
+	}
+	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04Z07:00", "2006-01-02T15:04:05Z0700",
+		"2006-01-02T15:04Z0700"} {
+		if p.tick, err = time.Parse(layout, s); err == nil && p.tick.Year() >= 1970 {
+			return nil
+		}
+	}
+	return errors.New("it must be a time with its zone, such as 2026-08-29T03:00Z or 2026-08-29T03:00:00+02:00, " +
+		"or the seconds since 1970")
 }
 
 // check returns an error if the flags contradict each other.
 func (p *periodFlags) check(t *takeFlags) error {
-	once := p.given.Changed("once-per")
-	for _, name := range []string{"period-offset", "retry-on-error"} {
-		if !once && p.given.Changed(name) {
-			return usagef("--%s goes with --once-per", name)
-		}
-	}
+	periods := p.given.Changed("once-per")
+	ticks := p.given.Changed("once-at")
 	switch {
+	case periods && ticks:
+		return usagef("--once-per and --once-at exclude each other")
+	case !periods && p.given.Changed("period-offset"):
+		return usagef("--period-offset goes with --once-per")
+	case !periods && !ticks && p.given.Changed("retry-on-error"):
+		return usagef("--retry-on-error goes with --once-per or --once-at")
 	case p.skipStatus < 0 || p.skipStatus > 255:
 		return usagef("--skip-status is %d: it must be between 0 and 255", p.skipStatus)
-	case !once:
-		return nil
+	case (periods || ticks) && t.kind() != "":
+		return usagef("--once-per and --once-at run one command at a time, so they exclude --semaphore, --shared " +
+			"and --exclusive")
+	case periods:
+		return p.checkPeriods()
+	}
+	return nil
+}
+
+func (p *periodFlags) checkPeriods() error {
+	switch {
 	case p.every < jobs.MinPeriod || p.every > jobs.MaxPeriod:
 		return usagef("--once-per is %v: it must be between %v and %v", p.every, jobs.MinPeriod, jobs.MaxPeriod)
 	case p.offset < 0 || p.offset >= p.every:
 		return usagef("--period-offset is %v: it must be shorter than --once-per, which is %v, and not negative",
 			p.offset, p.every)
-	case t.kind() != "":
-		return usagef("--once-per runs one command at a time, so it excludes --semaphore, --shared and --exclusive")
 	}
 	return nil
 }

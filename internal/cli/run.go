@@ -46,8 +46,8 @@ released. When the lock is lost, the command gets TERM, and KILL after --grace. 
 finish, --on-ask decides: TERM, HUP, INT or QUIT end the command, USR1 or USR2 only tell it, and a shell
 command finds MUTEX_ASKED_BY and MUTEX_ASKED_REASON.
 
-With --once-per 1h, the command runs once an hour across all machines; starting it uses up the hour. More:
-"mutexctl help exit-codes", and https://github.com/clustermutex/unlocker/blob/main/docs/shell.md.`,
+With --once-per 1h, the command runs once an hour across all machines, with --once-at once for a time.
+More: "mutexctl help exit-codes", and https://github.com/clustermutex/unlocker/blob/main/docs/shell.md.`,
 		Example: `  mutexctl run db/migrate --wait 0 --expect 20m --purpose 'ticket OPS-12' -- ./migrate.sh --month 7
   mutexctl run reindex --on-ask TERM --grace 30s -- ./reindex.sh
   */5 * * * *  mutexctl run report --once-per 24h --period-offset 6h --quiet -- ./report.sh   # on each machine`,
@@ -171,8 +171,8 @@ func (o *runOptions) run(ctx context.Context, name string, argv []string) error 
 	}
 	defer locks.Close() // waits for the cleanup after a wait that was given up
 	j := &job{runOptions: o, s: s, locks: locks, name: name, path: path, argv: argv, signals: signals, group: group}
-	if o.every != 0 {
-		return j.runOncePerPeriod()
+	if o.every != 0 || !o.tick.IsZero() {
+		return j.runOnce()
 	}
 	return j.runAlways()
 }

@@ -20,7 +20,8 @@ const exitCodes = `mutexctl exits with one of these statuses:
 
 "mutexctl run" exits with the status of its command, whatever it is. Its own statuses are:
 
-  0    with --once-per: the period is already used up and the command did not start (--skip-status)
+  0    with --once-per or --once-at: the period or time is already used up and the command did not start
+       (--skip-status)
   1    etcd, as above, or with --once-per a clock that is wrong; the command did not start
   3    the lock was not free within --wait; the command did not start (--skip-status)
   5    the lock was lost; the command was ended (even if it then succeeded)
