@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/app"
+	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -147,7 +148,7 @@ func TestBadQueryTermIsReportedAndTheRestApplies(t *testing.T) {
 		t.Errorf("a query that is far too long makes a page of %d bytes", len(long))
 	}
 	page := ok(t, d, "/?q="+url.QueryEscape("state:gone drm"))
-	wantWords(t, page, "2 of 5 locks", "drm/rotate-keys")
+	wantWords(t, page, "2 of 5 locks · 2 on time", "drm/rotate-keys")
 }
 
 func TestAPIReportsBadQueries(t *testing.T) {
@@ -229,7 +230,7 @@ func TestLimitsApply(t *testing.T) {
 	}
 	d := s.dashboard(t)
 	for limit, want := range map[int]int{100_000: 250, -1: 100} { // at most, and by default
-		if n := strings.Count(ok(t, d, fmt.Sprint("/?limit=", limit)), "<tbody"); n != want {
+		if n := strings.Count(ok(t, d, fmt.Sprint("/?limit=", limit)), "data-rev=") - 1; n != want { // one is a heading's
 			t.Errorf("with a limit of %d, a page shows %d rows, want %d", limit, n, want)
 		}
 	}
@@ -275,7 +276,8 @@ func TestLimitsApplyToOneLock(t *testing.T) {
 	}
 }
 
-// A snapshot that grew equals that of a freshly started dashboard: orders, versions, and the sentence on top.
+// A snapshot that grew equals that of a freshly started dashboard: orders, versions, and the sentence on top. Its lock
+// is row 1 of the page and, if somebody holds it, of the JSON.
 func TestSortingIsIndependentOfHowTheSnapshotWasBuilt(t *testing.T) {
 	s := crowd(60)
 	began := s.now
@@ -293,10 +295,16 @@ func TestSortingIsIndependentOfHowTheSnapshotWasBuilt(t *testing.T) {
 			}
 		case 1:
 			s.unlockers[0].Mode = []string{"auto-unlock", "alert-only"}[random.IntN(2)]
+		case 3:
+			s.unclaimed = nil
+			if random.IntN(4) == 0 {
+				s.unclaimed = []diagnosis.Unclaimed{{Name: settle, Since: s.now, Waiters: 3}}
+			}
 		case 2: // etcd has been silent, perhaps since before the last round
 			s.fresh.HeardAt = s.now.Add(-time.Duration(random.IntN(60)) * time.Second)
 		}
 		fresh := s.dashboard(t, goes)
+		s.firstRowIsTheLockOfTheSentence(t, grown)
 		paths := []string{"/api/v1/summary"}
 		for _, by := range []string{"urgency", "-urgency", "name", "-name", "unlock", "-held", "host", "waiters"} {
 			paths = append(paths, "/api/v1/locks?limit=1000&fields=name&sort="+by)
@@ -310,6 +318,25 @@ func TestSortingIsIndependentOfHowTheSnapshotWasBuilt(t *testing.T) {
 				t.Fatalf("round %d, %s: the versions differ: two replicas would not agree", round, path)
 			}
 		}
+	}
+}
+
+func (s *scene) firstRowIsTheLockOfTheSentence(t testing.TB, d http.Handler) {
+	t.Helper()
+	summary, _ := fetch[map[string]any](t, d, "/api/v1/summary")
+	said := summary["headline"].(map[string]any)
+	name, _ := said["lock"].(string)
+	if name == "" {
+		return
+	}
+	page := ok(t, d, "/")
+	row := regexp.MustCompile(`<a class="name" href="/lock\?name=([^&"%]*)`).FindStringSubmatch(page)[1]
+	held, _, _ := strings.Cut(names(t, d, "/api/v1/locks?limit=1")[0], "#")
+	if row != name || said["class"] != "unclaimed" && held != name {
+		t.Fatalf("row 1 is %s, in JSON %s; the sentence is %q", row, held, said["sentence"])
+	}
+	if _, needy, some := strings.Cut(page, "<h2>On time"); some && strings.Contains(needy, `class="alerting"`) {
+		t.Fatal("a late lock is below one that is on time")
 	}
 }
 

@@ -29,7 +29,7 @@ func TestHolderWithAWrongClockHasABadge(t *testing.T) {
 	}
 	d := s.dashboard(t)
 	page := ok(t, d, "/")
-	wantWords(t, page, "alerting behind clock 6m behind", "held tomorrow clock 1d ahead", "held drm/rotate-keys drm")
+	wantWords(t, page, "behind o clock 6m behind", "tomorrow o clock 1d ahead", "drm/rotate-keys drm drm-9:17 held 0s")
 	wantWords(t, ok(t, d, "/lock?name=behind"), "clock 6m behind",
 		"clock skew -6m: the holder's clock is behind this dashboard's.", "Auto-unlock in 5m.")
 	wantWords(t, ok(t, d, "/lock?name=tomorrow"), "clock 1d ahead",
@@ -110,7 +110,7 @@ func TestCallerOfALockIsListedAndKnownWithoutEtcd(t *testing.T) {
 		go func() { ended <- d.Run(ctx) }()
 		time.Sleep(2 * time.Second)
 		page := ok(t, d, "/")
-		wantWords(t, page, "nightly invoices, tenant 41 at app/jobs/invoice_run.rb:118 in perform")
+		wantWords(t, page, "nightly invoices, tenant 41 · 1842 of 2210 · at app/jobs/invoice_run.rb:118 in perform")
 		if get(d, "/").Header().Get("ETag") == before {
 			t.Error("the version of the list is the same")
 		}

@@ -494,6 +494,7 @@ func ofHeadlines(say *sayings) {
 		d, _ := operated(say, s, marking(say, s, new([]protocol.Action)))
 		page := get(d, "/", "X-Forwarded-User", "chief").Body.String()
 		fmt.Fprintf(&say.text, "# %s\n\n%s\n\n", c.situation, headlineOf(page))
+		s.firstRowIsTheLockOfTheSentence(say, s.dashboard(say))
 	}
 	d := neglected().dashboard(say)
 	fmt.Fprintf(&say.text, "# unclaimed\n\n%s\n\n", headlineOf(ok(say, d, "/")))
@@ -513,7 +514,7 @@ func (s *scene) blocksItself() {
 }
 
 func headlineOf(page string) string {
-	return regexp.MustCompile(`(?s)<div class="headline.*?</p>\n</div>`).FindString(page)
+	return regexp.MustCompile(`(?s)<div class="headline.*?\n</div>.*?\n</div>`).FindString(page)
 }
 
 // ofOthers covers the texts about unlockers and etcd, and in forms.

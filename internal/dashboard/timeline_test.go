@@ -128,20 +128,22 @@ func TestBarsOfHolds(t *testing.T) {
 		change func(*staleness.Policy)
 		want   string
 	}{
-		"as expected": {hold{held: 30 * ahead, alert: 10 * ahead, unlock: 30 * ahead}, nil, "l67% n50% m67%"},
-		"late":        {hold{held: ago, alert: -15 * ahead, unlock: 15 * ahead}, nil, "l60% n80% m60%"},
+		"as expected": {hold{held: 30 * ahead, alert: 10 * ahead, unlock: 30 * ahead}, nil,
+			"data-s3601 l67% n50% m67%"},
+		"late": {hold{held: ago, alert: -15 * ahead, unlock: 15 * ahead}, nil, "data-s4501 l60% n80% m60%"},
 		"to be removed": {hold{held: ago, alert: -30 * ahead, unlock: -15 * ahead}, nil,
 			"data-s3601 l50% x75% n100% m50%"},
-		"alert with unlock": {hold{held: ago, alert: ago, unlock: ago}, nil, "n50%"},
+		"alert with unlock": {hold{held: ago, alert: ago, unlock: ago}, nil, "data-s7201 n50%"},
 		"heartbeat": {hold{held: 19 * ahead, alert: ahead, unlock: ahead, alive: "41 of 212"}, nil,
-			"beats 90% n95%"},
+			"data-s1201 beats 90% n95%"},
 		"alive, own alert": {hold{held: 30 * ahead, alert: 10 * ahead, unlock: 30 * ahead, alive: "1"}, nil,
-			"l67% n50% m67%"},
+			"data-s3601 l67% n50% m67%"},
 		"no deadline": {hold{held: ago}, func(p *staleness.Policy) { *p = staleness.Policy{} }, "data-s4501 n80%"},
 		"no end": {hold{held: ago, alert: ago},
 			func(p *staleness.Policy) { *p = staleness.Policy{} }, "data-s9001 l80% n40% m80%"},
 		"taken, who knows":    {hold{alert: ago, unlock: ago}, nil, ""},
-		"taken in the future": {hold{held: -ahead, alert: 2 * ahead, unlock: 3 * ahead}, nil, "l0% n0% m0%"},
+		"taken in the future": {hold{held: -ahead, alert: 2 * ahead, unlock: 3 * ahead}, nil,
+			"data-s121 l0% n0% m0%"},
 	} {
 		s := newScene()
 		c.hold.name = "lock"

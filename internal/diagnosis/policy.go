@@ -148,6 +148,9 @@ func (f *CombinedPolicy) Excludes(lock string) bool {
 		!slices.ContainsFunc(f.exclusions, func(excluded text.Globs) bool { return !excluded.Match(lock) })
 }
 
+// MayRemove reports whether an unlocker may remove the lock once it is due.
+func (f *CombinedPolicy) MayRemove(lock string) bool { return f.Removes && !f.Excludes(lock) }
+
 // Disagreement is a setting that decides how stale locks are treated and differs between unlockers.
 type Disagreement struct {
 	Setting string       // mode, or the unlocker's flag, such as sweep.abandoned

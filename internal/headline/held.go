@@ -159,7 +159,11 @@ func problem(r *metadata.Record, field string) metadata.Problem {
 
 func (c *Input) leaving(l *locks.HeldLock) sentence {
 	abandoned := l.Verdict().State == staleness.Abandoned
-	s := c.subject(l, abandoned).Say(pick(abandoned, " is dead", " has expired"))
+	is := pick(abandoned, " is dead", " has expired")
+	if l.Display == locks.Expiring {
+		is = " is about to expire"
+	}
+	s := c.subject(l, abandoned).Say(is)
 	if paused := c.paused(l, staleness.RuleUnverified); len(paused) > 0 {
 		return s.Say("; auto-unlock is paused: " + diagnosis.RuleTexts(paused) + ".")
 	}

@@ -21,7 +21,7 @@ const (
 	ClassSilent                     // past its alert, and nothing is heard of its holder
 	ClassLate                       // past its alert, and its holder lives
 	ClassMalformed                  // a field that the protocol acts on is missing or cannot be read
-	ClassLeaving                    // dead or expired, and removed by itself within moments
+	ClassLeaving                    // dead, expired or expiring, and removed by itself within moments
 	ClassCalm                       // nothing is wrong
 )
 
@@ -50,6 +50,27 @@ func (c Class) Severity() string {
 		return "warn"
 	}
 	return "calm"
+}
+
+// Section is a part of the list: what the locks in it ask of a person.
+type Section uint8
+
+// The sections, in their order.
+const (
+	NeedsYou Section = iota
+	ResolvesItself
+	OnTime
+)
+
+// Section returns the section of the locks in a class.
+func (c Class) Section() Section {
+	switch {
+	case c < ClassLeaving:
+		return NeedsYou
+	case c == ClassLeaving:
+		return ResolvesItself
+	}
+	return OnTime
 }
 
 // ClassAt returns the class of the hold at now, if its state is still the judged one: [ClassOverdue] or a later one.
@@ -94,7 +115,7 @@ func (r *Row) NextClassChange(f *diagnosis.CombinedPolicy, now time.Time) (at ti
 // removedBy returns by when unlockers remove the lock in its judged state; zero = never.
 func (r *Row) removedBy(f *diagnosis.CombinedPolicy) time.Time {
 	by := r.verdict.OverdueAt(f.Policy)
-	if by.IsZero() || !f.Removes || f.Excludes(r.Name) {
+	if by.IsZero() || !f.MayRemove(r.Name) {
 		return time.Time{}
 	}
 	return by

@@ -93,7 +93,19 @@ func TestFirstLineIsTheLockOfTheSentence(t *testing.T) {
 				more = append(more, permit(9))
 			}
 			alert := span()
-			records = append(records, hold(name, i+1, alert, alert+time.Duration(r.IntN(120))*time.Minute, more...))
+			unlock := alert + time.Duration(r.IntN(120))*time.Minute
+			switch r.IntN(5) {
+			case 0: // expiring
+				alert = time.Minute
+				unlock = time.Minute
+			case 1: // malformed
+				more = append(more, metadata.Field{Name: "alive", Value: "soon"})
+			}
+			records = append(records, hold(name, i+1, alert, unlock, more...))
+			if record := records[i]; r.IntN(4) == 0 {
+				record.Acknowledgement = &metadata.Acknowledgement{UUID: record.UUID, Token: record.Token,
+					Until: metadata.Time{Time: night.Add(time.Hour)}}
+			}
 			for range r.IntN(3) {
 				queues[queue] = append(queues[queue], waiters(queue, time.Duration(r.IntN(60))*time.Minute)...)
 			}
@@ -104,6 +116,11 @@ func TestFirstLineIsTheLockOfTheSentence(t *testing.T) {
 		if v.Lock != "" && rows[0].Record.QueueName() != v.Lock && rows[0].Name != v.Lock {
 			t.Fatalf("seed %d: the sentence is about %s, the first line about %s: %s", seed, v.Lock, rows[0].Name,
 				v.String(night))
+		}
+		if slices.ContainsFunc(rows, func(r *locks.Row) bool {
+			return r.Display == locks.Expiring && r.Class.Section() != locks.ResolvesItself
+		}) {
+			t.Fatalf("seed %d: an expiring lock does not count as one that resolves itself", seed)
 		}
 		if !slices.IsSortedFunc(rows, func(a, b *locks.Row) int { return int(a.Class) - int(b.Class) }) {
 			t.Fatalf("seed %d: a lock on time is above one that is not", seed)

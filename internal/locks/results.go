@@ -26,13 +26,13 @@ type Result struct {
 	Rows   []*Row
 	Counts Counts
 
-	cycles func() map[string][2]int
+	cycles map[string][2]int // those of Snapshot.cycleRanks
 }
 
 // Result returns what the query finds, sorted. It fails if the search was stopped.
 func (s *Snapshot) Result(ctx context.Context, q *Query, o Order, now time.Time) (*Result, error) {
 	if len(q.Terms) == 0 {
-		return &Result{s.InOrder(o), s.All, s.cycleRanks}, nil
+		return &Result{s.InOrder(o), s.All, s.cycleRanks()}, nil
 	}
 	ctx, cancel := WithLimit(ctx)
 	defer cancel()
@@ -48,7 +48,18 @@ func (s *Snapshot) Result(ctx context.Context, q *Query, o Order, now time.Time)
 	if err := Stopped(ctx); err != nil {
 		return nil, err
 	}
-	return &Result{sortRows(found, o, s.cycleRanks()), countsOf(found), s.cycleRanks}, nil
+	cycles := s.cycleRanks()
+	return &Result{sortRows(found, o, cycles), countsOf(found), cycles}, nil
+}
+
+// Class returns the class of a lock, that of a deadlocked one included.
+func (r *Result) Class(row *Row) Class {
+	if len(r.cycles) > 0 {
+		if _, deadlocked := r.cycles[row.Record.QueueName()]; deadlocked {
+			return ClassDeadlock
+		}
+	}
+	return row.Class
 }
 
 // matching returns the rows that the query finds, by name; only some of them if ctx ended.
@@ -199,31 +210,30 @@ type Window struct {
 
 // Window returns one page: the one after a cursor, before one, or the first.
 func (r *Result) Window(o Order, list, after, before string, limit int) Window {
-	cycles := r.cycles()
 	from := 0
 	if p, ok := ParseCursor(after, list); ok {
-		from = min(r.search(o, p, cycles, 1), max(0, len(r.Rows)-1))
+		from = min(r.search(o, p, 1), max(0, len(r.Rows)-1))
 	} else if p, ok := ParseCursor(before, list); ok {
-		from = max(0, r.search(o, p, cycles, 0)-limit)
+		from = max(0, r.search(o, p, 0)-limit)
 	}
 	w := Window{Rows: r.Rows[from:min(from+limit, len(r.Rows))], First: from}
 	if from > 0 {
-		w.Prev = cursorAt(o.position(w.Rows[0], cycles), list)
+		w.Prev = cursorAt(o.position(w.Rows[0], r.cycles), list)
 	}
 	if from+limit < len(r.Rows) {
-		w.Next = cursorAt(o.position(w.Rows[limit-1], cycles), list)
+		w.Next = cursorAt(o.position(w.Rows[limit-1], r.cycles), list)
 	}
 	return w
 }
 
 // search returns the index of the first row that is behind a position, or also at it if atLeast is 0. The lock of the
 // position is found by its name first: what it costs to wait for a lock grows, and with it the lock moves.
-func (r *Result) search(o Order, p Position, cycles map[string][2]int, atLeast int) int {
+func (r *Result) search(o Order, p Position, atLeast int) int {
 	if i := slices.IndexFunc(r.Rows, func(row *Row) bool { return row.Name == p.Name }); i >= 0 {
 		return i + atLeast
 	}
 	return sort.Search(len(r.Rows), func(i int) bool {
-		at := o.position(r.Rows[i], cycles)
+		at := o.position(r.Rows[i], r.cycles)
 		return o.compare(&at, &p) >= atLeast
 	})
 }

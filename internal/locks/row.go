@@ -52,6 +52,9 @@ func NewRow(record *metadata.Record, f *diagnosis.CombinedPolicy, at staleness.M
 			r.next = protocol.Earlier(r.next, soon)
 		} else {
 			r.Display = Expiring
+			if f.MayRemove(r.Name) {
+				r.Class = ClassLeaving
+			}
 		}
 	}
 	r.Acknowledged = r.ValidAcknowledgement(at.Wall)

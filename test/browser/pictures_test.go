@@ -34,7 +34,7 @@ func TestPictures(t *testing.T) {
 	b.size(1280, 800)
 	b.open(s.url)
 	b.until("the answer", `document.querySelector(".headline .step")`)
-	b.until("the places in the code", `document.querySelectorAll(".more .at").length === 3`)
+	b.until("the places in the code", `document.querySelector(".locks").textContent.includes(" · at ")`)
 	b.picture("list-light")
 	b.theme("dark")
 	b.picture("list-dark")
@@ -59,7 +59,7 @@ func TestPictures(t *testing.T) {
 	b.picture("force-unlock")
 
 	b.open(s.url + "lock?name=media/transcoders")
-	b.until("the holders", `document.querySelectorAll(".locks tbody").length === 2`)
+	b.until("the holders", `document.querySelectorAll(".locks .name").length === 2`)
 	b.whole()
 	b.picture("semaphore")
 
@@ -76,7 +76,7 @@ func TestPictures(t *testing.T) {
 	b.picture("waiting")
 
 	b.open(s.url)
-	b.until("the list", `document.querySelectorAll(".locks tbody").length === 14`)
+	b.until("the list", `document.querySelectorAll(".locks .name").length === 14`)
 	s.etcd.Stop()
 	b.until("stale", `document.body.classList.contains("stale")`, 60*time.Second)
 	b.whole()

@@ -136,7 +136,7 @@ var dashboardSuites = []suite{
 		{"exact", `&& «have == value»`, `true`, "TestQueryFinds"},
 		{"not", `t.match(s, now) == t.not`, `!t.match(s, now)`, "TestQueryFinds"},
 		{"unlock-term", `s.Unlock.Sub(now)`, `now.Sub(s.Unlock)`, "TestQueryFinds"},
-		{"bar-grown", `«age > whole» {`, `false`, "TestBarsOfHolds"},
+		{"bar-grown", `max(age, unlock)`, `unlock`, "TestBarsOfHolds"},
 		{"bar-beats", `&& «staleness.KeptAlive(r.Record)»`, `true`, "TestBarsOfHolds"},
 		{"form-back", `p = «d.linkToLock(r, p)»`, `p`, "TestFormThatCannotBeShownLeadsBack"},
 		{"unknown-first", `p.Keys[0] == math.MaxInt64`, `false`, "TestOrders"},

@@ -57,13 +57,15 @@ const watcher = new IntersectionObserver((entries) => {
   if (every) tick();
 });
 
-let times = [];
+let times = [], bars = [];
 function findTimes() {
   watcher.disconnect();
   times = all("time[data-k]").map((el) => {
     watcher.observe(el);
-    return { el, at: Date.parse(el.dateTime), say: words[el.dataset.k], out: one("[aria-hidden]", el) || el, spokenEl: one(".vh", el), bar: el.nextElementSibling };
+    return { el, at: Date.parse(el.dateTime), say: words[el.dataset.k], out: one("[aria-hidden]", el) || el, spokenEl: one(".vh", el) };
   });
+  bars = all("[data-at]");
+  for (const bar of bars) watcher.observe(bar);
   if (local) absolutes();
 }
 
@@ -71,20 +73,20 @@ const write = (el, text) => el.textContent === text || (el.textContent = text);
 
 function tick() {
   const t = now();
-  for (const { el, at, say, out, spokenEl, bar } of times) {
+  for (const { el, at, say, out, spokenEl } of times) {
     if (!onScreen.has(el) || el.extended > t) continue;
     write(out, reducedMotion.matches ? withoutSeconds(say(t - at)) : say(t - at));
     if (spokenEl) write(spokenEl, spoken(t - at));
-    if (bar?.matches(".hold svg")) move(bar, t - at, Date.parse(el.parentElement.lastChild.dateTime) - at);
   }
+  for (const bar of bars) if (onScreen.has(bar)) move(bar, t - Date.parse(bar.dataset.at));
   write($("clock"), stamp(t).slice(11, reducedMotion.matches ? 16 : 19));
   write($("day"), stamp(t).slice(0, 10));
   if (failures > 1) write($("lost"), `Lost contact with the dashboard ${short(Date.now() - contacted)} ago, retrying in ${short(Math.max(1000, retryAt - Date.now()))}.`);
 }
 
 // Moves the bar of a hold, which ends at its auto-unlock, or grows. at is where a part begins, times 100.
-function move(bar, age, end) {
-  bar.length ??= bar.dataset.s * 1000 || end;
+function move(bar, age) {
+  bar.length ??= bar.dataset.s * 1000;
   if (age < bar.next) return;
   bar.next = age + bar.length / 500;
   for (const part of bar.children) {
@@ -264,10 +266,10 @@ function applyList(fresh, received) {
 }
 
 // Rows are updated in place. Moving, adding and removing rows waits while the table is in use. waiting has the rows that
-// should be there, by key. A key names the lock and the hold.
+// should be there, by key. A key names the lock and the hold, or is the id of the heading of a section.
 let waiting = null, acted = Date.now();
 const named = (row) => one(".name", row);
-const key = (row) => named(row).href || named(row).textContent;
+const key = (row) => row.id || named(row).href || named(row).textContent;
 const busy = (table) => Date.now() - acted < 60000 && (table.matches(":hover") || isInUse(table));
 
 const sheet = (el) => el?.querySelector(":scope > .sheet table");
@@ -291,8 +293,8 @@ function rows(live, fresh) {
 }
 
 function patch(mine, row) {
-  const deadline = (r) => one(".hold", r).lastChild, was = deadline(mine), is = deadline(row);
-  if (was?.dateTime < is?.dateTime) {
+  const deadline = (r) => one("td:nth-child(6) time", r), was = deadline(mine), is = deadline(row);
+  if (was?.dateTime < is?.dateTime && was.previousSibling.data === is.previousSibling.data) {
     is.extended = now() + 2000;
     (one("[aria-hidden]", is) || is).textContent = "extended";
   }
@@ -302,20 +304,15 @@ function patch(mine, row) {
   mine.dataset.rev = row.dataset.rev;
   const cells = [...row.rows[0].cells];
   [...mine.rows[0].cells].forEach((cell, i) => isInUse(cell) || cell.replaceWith(cells[i]));
-  if (mine.rows[1] && isInUse(mine.rows[1])) return;
-  mine.rows[1]?.remove();
-  if (row.rows[1]) mine.append(row.rows[1]);
 }
 
 // A removed row stays visible for ten seconds.
 function markGone(row, word) {
   if (row.left) return;
-  row.left = Date.now();
+  row.left = row.id ? 1 : Date.now();
+  if (row.id) return;
   row.className = "gone";
-  const badge = one(".badge", row);
-  badge.className = "badge released";
-  one("use", badge).setAttribute("href", "#i-released");
-  badge.lastChild.textContent = word;
+  row.rows[0].cells[4].textContent = word;
 }
 
 // Adds, moves and removes rows, unless the table is in use and neither the button nor r was pressed.
@@ -342,10 +339,10 @@ function applyRowOrder(ready) {
   waiting = null;
 }
 
-// Counts the changes that wait: removed rows, new rows, and one if others move.
+// Counts the changes that wait: removed rows, new rows, and one if others move. Headings do not count.
 function changes(left, have) {
-  const to = [...waiting.keys()], stay = to.filter((k) => have.has(k));
-  return left.length + to.length - stay.length + (stay.join() !== [...have.keys()].filter((k) => waiting.has(k)).join());
+  const to = [...waiting.keys()].filter((k) => !waiting.get(k).id), stay = to.filter((k) => have.has(k));
+  return left.filter((row) => !row.id).length + to.length - stay.length + (stay.join() !== [...have.keys()].filter((k) => stay.includes(k)).join());
 }
 
 function count(n) {
@@ -406,7 +403,7 @@ async function copy(text, button) {
 const copier = make("button", "", "copy");
 copier.className = "copy";
 function offer(el) {
-  const row = el.closest(".locks tbody");
+  const row = el.closest(".locks tbody:not(.part)");
   if (!row) return copier.remove();
   copier.ariaLabel = "copy " + named(row).textContent;
   if (!row.contains(copier)) named(row).after(copier);
@@ -438,7 +435,6 @@ const keys = {
   gl: () => go(""), gw: () => go("waiting"), gh: () => go("history"), go: () => go("?group=owner"), gs: () => go("status"),
   "?": () => go("help"),
 };
-for (const n of "123456") keys[n] = () => all(".count")[n - 1]?.click();
 
 document.addEventListener("keydown", (e) => {
   acted = Date.now();

@@ -19,6 +19,8 @@ type Headline struct {
 	Command    string // the same on the command line
 	IsExternal bool   // the step leads to another site
 	More       []Link
+
+	Acknowledge string // where the caller can acknowledge it; empty: not at all
 }
 
 // String is all of it in one line.
@@ -39,6 +41,19 @@ func (p *Pages) Headline(r *app.Request) Headline {
 		v.More = append(v.More, Link{m.String(), classURL(p.app.URLs, m.Class)})
 	}
 	return v
+}
+
+// acknowledgeURL is where the caller can say to look at the lock of a headline; empty if it needs nobody, or somebody
+// does already.
+func (p *Pages) acknowledgeURL(r *app.Request, v Headline) string {
+	if v.Holder == nil || v.Class.Section() != locks.NeedsYou || v.Holder.ValidAcknowledgement(r.Now) != nil {
+		return ""
+	}
+	row := &locks.Row{Record: v.Holder}
+	if !canDo(r, protocol.VerbAcknowledge, row) {
+		return ""
+	}
+	return p.app.URLs.Action("acknowledge", row.Name, row.UUID, "")
 }
 
 // HeadlineOf says what a person must know first of one lock. Its Lead is nil where there is nothing to say.

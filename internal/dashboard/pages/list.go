@@ -19,7 +19,6 @@ type ListRequest struct {
 	Order         locks.Order
 	Limit         int
 	After, Before string
-	full          bool // second lines for every lock
 	group         bool // in sections by owner
 }
 
@@ -80,7 +79,7 @@ func (l ListRequest) view(u app.URLs) string {
 type listPage struct {
 	app.Page
 	Headline Headline
-	Counts   []countView
+	Sections []section
 	Matched  int
 	Total    int
 	Waiting  app.RichText
@@ -107,18 +106,12 @@ type listPage struct {
 }
 
 type (
-	countView struct {
-		State locks.DisplayState
-		N     int
-		URL   string
-		On    bool
-	}
 	chip struct{ Text, Remove string }
 	// Link is a link. Without a URL, it is plain text.
 	Link   struct{ Text, URL string }
 	column struct {
 		Title, URL, Aria string
-		Of               []column // what one can sort by, where that is not one thing
+		Second           *column // what else its cells show
 	}
 )
 
@@ -198,6 +191,7 @@ func (p *Pages) listPage(r *app.Request, s *locks.Snapshot, l ListRequest, found
 	v.Fragment = l.link(p.app.URLs, nil, "after", l.After, "before", l.Before, "fragment", "rows")
 	v.JSON = p.app.URLs.To("api/v1/locks", "q", l.Query.Text, "sort", v.Sort)
 	v.Headline = p.Headline(r)
+	v.Headline.Acknowledge = p.acknowledgeURL(r, v.Headline)
 	v.Icon = v.Headline.icon()
 	if v.Headline.Class == locks.ClassStale {
 		v.Banner = nil // it says the same
@@ -211,11 +205,16 @@ func (p *Pages) listPage(r *app.Request, s *locks.Snapshot, l ListRequest, found
 			v.Every = append(v.Every, seconds)
 		}
 	}
-	p.fillControls(&v, s, l, found)
+	p.fillControls(&v, s, l, &found.Counts)
+	free := p.freeIn(r, l)
+	v.Sections = p.sections(r, found, free)
 	if l.group {
 		p.groupViews(&v, r, l, found)
 	} else {
-		v.Table = p.newTable(r, w.Rows, l)
+		v.Table = p.newTable(r, w.Rows, l, found.Class)
+		if v.Sort == "" {
+			p.fillSections(&v, r, l, found, w, free)
+		}
 		v.Table.Caption = fmt.Sprintf("Locks, %d to %d of %d", v.From, v.To, v.Matched)
 	}
 	return v

@@ -8,13 +8,11 @@ import (
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
-	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
 // fillControls adds what filters and sorts.
-func (p *Pages) fillControls(v *listPage, s *locks.Snapshot, l ListRequest, found *locks.Result) {
-	p.fillCounts(v, l, found.Counts)
+func (p *Pages) fillControls(v *listPage, s *locks.Snapshot, l ListRequest, found *locks.Counts) {
 	for i, t := range l.Query.Terms {
 		v.Chips = append(v.Chips, chip{t.Text,
 			l.link(p.app.URLs, func(l *ListRequest) { l.Query.Text = l.Query.Without(i) })})
@@ -27,25 +25,8 @@ func (p *Pages) fillControls(v *listPage, s *locks.Snapshot, l ListRequest, foun
 		v.Jump = &Link{name, p.app.URLs.Lock(name, "")}
 	}
 	p.fillView(v, l)
-}
-
-// fillCounts adds how many locks are in each state, and how many processes wait.
-func (p *Pages) fillCounts(v *listPage, l ListRequest, c locks.Counts) {
-	for _, state := range metadata.States() {
-		count := countView{State: state.State, N: c.In(state.State)}
-		word := "state:" + string(count.State)
-		for _, t := range l.Query.Terms {
-			count.On = count.On || t.Text == word
-		}
-		count.URL = l.link(p.app.URLs, func(l *ListRequest) {
-			if l.Query.Text = l.Query.With(word); count.On {
-				l.Query.Text = l.Query.Dropping(word)
-			}
-		})
-		v.Counts = append(v.Counts, count)
-	}
-	v.Waiting = app.Plain(text.Thousands(c.Waiting) + " waiting")
-	if longest := v.Lasting(c.Longest); longest != nil {
+	v.Waiting = app.Plain(text.Thousands(found.Waiting) + " waiting")
+	if longest := v.Lasting(found.Longest); longest != nil {
 		v.Waiting = v.Waiting.Plain(" (longest ").Time(longest).Plain(")")
 	}
 }
@@ -113,7 +94,7 @@ func (p *Pages) groupViews(v *listPage, r *app.Request, l ListRequest, found *lo
 		rows := g.Rows[:min(len(g.Rows), left)]
 		left -= len(rows)
 		view.Rest = g.Total - len(rows)
-		view.Table = p.newTable(r, rows, l)
+		view.Table = p.newTable(r, rows, l, found.Class)
 		view.Table.Caption = "Locks of " + text.Visible(view.Owner)
 		v.Groups = append(v.Groups, view)
 	}

@@ -3,97 +3,100 @@ package pages
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
 
+	"github.com/cespare/xxhash/v2"
+
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/dashboard/app"
+	"github.com/clustermutex/unlocker/internal/headline"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
+// rowView is a hold in a table, in one line.
 type rowView struct {
-	State        locks.DisplayState
-	Version      string // changes with anything it shows
-	Name         string
-	Head         string // of the name, which may be cut in the middle
-	Tail         string
-	Odd          bool // the name has characters that need care
-	URL          string
-	Owner        string
-	OwnerURL     string
-	Host         string
-	HostURL      string
-	Hold         holdView
-	Waiters      string
-	Longest      *app.TimeText
-	Share        string // what the holder has of a lock that several can hold
-	Clock        string // the holder's clock, where it is off
-	More         bool   // there is a second line
-	Purpose      string
-	Problem      string
-	Ended        app.RichText // what witnesses say of the holder
-	Suspected    app.RichText // what they only suspect
-	Acknowledged *ackNote     // who looks at the lock; nil = nobody
-	Frame        string       // of the program's own code, where it is known
-	Alive        *app.TimeText
-	Progress     string
+	State    string // its look
+	Version  string // changes with anything it shows
+	Name     string
+	Head     string // of the name, which may be cut in the middle
+	Tail     string
+	Odd      bool // the name has characters that need care
+	URL      string
+	Owner    string
+	OwnerURL string
+	Host     string
+	HostURL  string
+	About    []string // what it is for, and how far it is
+	Bar      *bar     // nil where there is none
+	Matter   app.RichText
+	Outcome  app.RichText // if nobody acts
+	Waiters  int
+	Longest  *app.TimeText
 }
 
-func (p *Pages) rowView(c access.Caller, r *locks.Row, at app.Viewpoint, l ListRequest) rowView {
+func (p *Pages) rowView(r *app.Request, row *locks.Row, class locks.Class, c *headline.Input, l ListRequest) rowView {
+	at := r.Viewpoint()
 	v := rowView{
-		State: r.Display, Version: strconv.FormatUint(r.Fingerprint, 36), Name: text.Clip(r.Name, app.MaxNameShown),
-		Owner: text.Clip(r.Owner, app.MaxWordShown), Host: app.HostPID(r.Hostname, r.PID),
-		Hold: newHoldView(r, at), Waiters: "–", Longest: at.Lasting(r.Longest),
-		Share: protocol.DescribeShare(r.Share()), Clock: clockOff(r.Verdict().ClockOff),
+		State: string(row.Display), Name: text.Clip(row.Name, app.MaxNameShown),
+		Owner: text.Clip(row.Owner, app.MaxWordShown), Host: app.HostPID(row.Hostname, row.PID),
+		About: p.purposeOf(r.Caller, row), Bar: newBar(row, at),
+		Matter: p.sentenceAt(headline.Matter(row, class), at), Outcome: p.sentenceAt(c.Outcome(row), at),
+		Waiters: row.Waiters, Longest: at.Lasting(row.Longest),
+		URL: p.app.URLs.LockFrom(row.Name, row.UUID, l.view(p.app.URLs)),
 	}
-	if at.Stale {
-		v.Version += "-stale" // the countdowns end in other words
+	if class == locks.ClassDeadlock {
+		v.State = class.String()
 	}
-	v.cutName(r.Share().Kind != "")
-	if r.Owner != "" {
+	v.Version = strconv.FormatUint(locks.Hash(row.Fingerprint,
+		xxhash.Sum64String(fmt.Sprint(v.State, v.About, fixed(v.Matter), fixed(v.Outcome), at.Stale))), 36)
+	v.cutName(row.Share().Kind != "")
+	if row.Owner != "" {
 		v.OwnerURL = l.link(p.app.URLs,
-			func(l *ListRequest) { l.Query.Text = l.Query.With(locks.Exactly("owner", r.Owner)) })
+			func(l *ListRequest) { l.Query.Text = l.Query.With(locks.Exactly("owner", row.Owner)) })
 	}
-	if r.Hostname != "" {
+	if row.Hostname != "" {
 		v.HostURL = l.link(p.app.URLs,
-			func(l *ListRequest) { l.Query.Text = l.Query.With(locks.Exactly("host", r.Hostname)) })
-	}
-	v.Waiters = text.Thousands(r.Waiters)
-	if r.Display != locks.Held || l.full || r.Death != nil || r.Suspicion != nil || r.Acknowledged != nil {
-		p.fillDetails(&v, c, r, at)
+			func(l *ListRequest) { l.Query.Text = l.Query.With(locks.Exactly("host", row.Hostname)) })
 	}
 	return v
 }
 
-// fillDetails adds the second line of a row: what the lock is for, what is wrong with it, and where it was taken.
-func (p *Pages) fillDetails(v *rowView, c access.Caller, r *locks.Row, at app.Viewpoint) {
-	v.Purpose = text.Clip(r.Purpose, app.MaxLineShown)
+// fixed is a text without its times, which the browser keeps up to date.
+func fixed(s app.RichText) string {
+	return slices.DeleteFunc(slices.Clone(s), func(p app.Part) bool { return p.Time != nil }).String()
+}
+
+// purposeOf says what a hold is for and how far it is: who looks at it comes first, where it was taken last.
+func (p *Pages) purposeOf(c access.Caller, r *locks.Row) []string {
+	var all []string
+	if a := r.Acknowledged; a != nil {
+		all = append(all, cmp.Or(a.By, "somebody")+" until "+a.Until.UTC().Format("15:04"), a.Note)
+	}
+	all = append(all, protocol.DescribeShare(r.Share()))
 	if len(r.Problems) > 0 {
-		v.Problem = text.Clip(r.Problems[0].String(), app.MaxLineShown)
+		all = append(all, r.Problems[0].String())
 	}
-	if n := len(r.Problems); n > 1 {
-		v.Problem += fmt.Sprintf(" (and %d more)", n-1)
-	}
-	v.Ended = deathText(r.Record, at)
-	v.Suspected = suspicionText(r.Record, at)
-	v.Acknowledged = newAckNote(r.Acknowledged)
+	all = append(all, r.Purpose)
 	if r.Alive != nil {
-		v.Alive = at.Lasting(r.Alive.At)
-		v.Progress = text.Clip(r.Alive.Progress, app.MaxLineShown)
+		all = append(all, r.Alive.Progress)
 	}
+	all = append(all, clockOff(r.Verdict().ClockOff))
 	if c.MayFor(access.Backtrace, r.Owner) {
-		v.Frame = text.Clip(p.traces.Of(r).First, app.MaxLineShown)
+		if first := p.traces.Of(r).First; first != "" {
+			all = append(all, "at "+first)
+		}
 	}
-	if v.Frame != "" {
-		v.Version += "-at"
+	for i := range all {
+		all[i] = text.Clip(all[i], app.MaxLineShown)
 	}
-	v.More = v.Purpose != "" || v.Problem != "" || v.Frame != "" || v.Alive != nil || v.Ended != nil ||
-		v.Suspected != nil || v.Acknowledged != nil
+	return nonEmpty(all...)
 }
 
 // cutName divides a name that can be shown as it is, so that the page can shorten it in the middle.
@@ -124,22 +127,35 @@ func splitBeforeEnd(s string) (head, tail string) {
 type table struct {
 	Caption string
 	Columns []column
-	Rows    []rowView
+	Parts   []part
 }
 
-func (p *Pages) newTable(r *app.Request, rows []*locks.Row, l ListRequest) table {
-	t := table{Columns: p.columns(l), Rows: make([]rowView, len(rows))}
-	view := l.view(p.app.URLs)
-	at := r.Viewpoint()
-	for i, row := range rows {
-		t.Rows[i] = p.rowView(r.Caller, row, at, l)
-		t.Rows[i].URL = p.app.URLs.LockFrom(row.Name, row.UUID, view)
+// part is a part of a table; without a title it has no heading.
+type part struct {
+	section
+	ID   string
+	Rows []rowView
+}
+
+// Len is how many rows the table has.
+func (t table) Len() (n int) {
+	for _, part := range t.Parts {
+		n += len(part.Rows)
 	}
-	return t
+	return n
 }
 
-// columns are the heads of the table; each is a link that sorts by it, and in reverse the second time. A hold is one
-// column, which can be sorted by each of its three times.
+// newTable returns a table of locks without sections.
+func (p *Pages) newTable(r *app.Request, rows []*locks.Row, l ListRequest, class func(*locks.Row) locks.Class) table {
+	only := part{}
+	said := p.headlineInput(r)
+	for _, row := range rows {
+		only.Rows = append(only.Rows, p.rowView(r, row, class(row), &said, l))
+	}
+	return table{Columns: p.columns(l), Parts: []part{only}}
+}
+
+// columns are the heads of the table; each is a link that sorts by it, and in reverse the second time.
 func (p *Pages) columns(l ListRequest) []column {
 	sorted := func(title, by string) column {
 		o := locks.Order{By: by}
@@ -152,20 +168,25 @@ func (p *Pages) columns(l ListRequest) []column {
 		}
 		return column{Title: title, URL: l.link(p.app.URLs, func(l *ListRequest) { l.Order = o }), Aria: aria}
 	}
-	hold := column{Title: "Hold", Of: []column{sorted("Held", "held"), sorted("Alert", "alert"),
-		sorted("Auto-unlock", "unlock")}}
-	for _, time := range hold.Of {
-		hold.Aria = cmp.Or(hold.Aria, time.Aria)
+	owner, alert := sorted("Owner", "owner"), sorted("Alert", "alert")
+	owner.Second, alert.Second = new(sorted("host:pid", "host")), new(sorted("auto-unlock", "unlock"))
+	return []column{sorted("Lock", "name"), owner, {Title: "Purpose"}, sorted("Held", "held"),
+		sorted("State", locks.MostUrgent), alert, sorted("Waiting", "waiters")}
+}
+
+// Sorted is the direction in which the list is sorted by the column: ascending, descending, or empty.
+func (c column) Sorted() string {
+	if c.Second == nil {
+		return c.Aria
 	}
-	return []column{sorted("State", "urgency"), sorted("Lock", "name"), sorted("Owner", "owner"),
-		sorted("Host:pid", "host"), hold, sorted("Waiting", "waiters")}
+	return cmp.Or(c.Aria, c.Second.Aria)
 }
 
 // unlink makes the head of a column plain text.
 func (c *column) unlink() {
 	c.URL, c.Aria = "", ""
-	for i := range c.Of {
-		c.Of[i].unlink()
+	if c.Second != nil {
+		c.Second.unlink()
 	}
 }
 
@@ -180,19 +201,19 @@ type holdView struct {
 
 func newHoldView(r *locks.Row, at app.Viewpoint) holdView {
 	alert := r.Verdict().AlertAt
-	return holdView{Bar: newBar(r, at.AsOf), Held: at.Lasting(r.LockedAt), Alert: at.AlertOf(r.Record, r.Verdict()),
+	return holdView{Bar: newBar(r, at), Held: at.Lasting(r.LockedAt), Alert: at.AlertOf(r.Record, r.Verdict()),
 		Late:   r.Display != locks.Held && !alert.IsZero() && !alert.After(at.AsOf),
 		Unlock: at.Unlock(r.UnlockAt())}
 }
 
-// bar draws a hold: from when it was taken to its auto-unlock, filled up to now. app.js moves it as it
-// moves the words.
+// bar draws a hold: from when it was taken to its auto-unlock, filled up to now. app.js moves it.
 type bar struct {
 	HasHeartbeats bool      // it is kept alive by heartbeats
 	Parts         []stretch // from left to right
 	Now           string    // what comes after is pale
 	Alert         string    // where its mark is; empty: nowhere
-	Seconds       int64     // the length of the bar, where it does not end at the auto-unlock
+	Began         time.Time // when it was taken; zero where the bar does not move
+	Seconds       int64     // the length of the bar
 }
 
 // stretch is a part of a bar, up to the next one: held since the last heartbeat (no class), for too long (l), or when
@@ -200,23 +221,22 @@ type bar struct {
 type stretch struct{ Class, From string }
 
 // newBar is nil where it is not known when the lock was taken.
-func newBar(r *locks.Row, now time.Time) *bar {
+func newBar(r *locks.Row, at app.Viewpoint) *bar {
 	if r.LockedAt.IsZero() {
 		return nil
 	}
 	judged := r.Verdict()
 	seconds := func(at time.Time) float64 { return max(0, at.Sub(r.LockedAt).Seconds()) }
-	age, alert := seconds(now), seconds(judged.AlertAt)
+	age, alert := seconds(at.AsOf), seconds(judged.AlertAt)
 	unlock := seconds(r.UnlockAt())
-	whole := unlock
-	b := &bar{}
+	whole := max(age, unlock)
 	open := r.UnlockAt().IsZero()
 	if open {
 		whole = max(age, alert) * 1.25
 	}
-	if open || age > whole {
-		whole = max(age, whole)
-		b.Seconds = int64(whole) + 1
+	b := &bar{Seconds: int64(whole) + 1}
+	if !at.Stale {
+		b.Began = r.LockedAt
 	}
 	place := func(at float64) string { return fmt.Sprintf("%.0f%%", 100*at/max(1, whole)) }
 	part := func(class string, at float64) { b.Parts = append(b.Parts, stretch{class, place(at)}) }

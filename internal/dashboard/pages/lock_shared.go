@@ -29,11 +29,11 @@ func (p *Pages) shared(r *app.Request, lock *app.Lock) (app.Answer, error) {
 	if v.Icon.State != "stale" {
 		v.Icon = app.Icon{State: u.Display}
 	}
-	l := ListRequest{Query: &locks.Query{}, Order: locks.Order{By: locks.MostUrgent}, Limit: defaultLimit,
-		full: true}
+	l := ListRequest{Query: &locks.Query{}, Order: locks.Order{By: locks.MostUrgent}, Limit: defaultLimit}
 	holders := locks.Sort(lock.Shares, l.Order)
 	v.More = max(0, len(holders)-maxSharers)
-	v.Table = p.newTable(r, holders[:len(holders)-v.More], l)
+	v.Table = p.newTable(r, holders[:len(holders)-v.More], l,
+		func(row *locks.Row) locks.Class { return row.Class })
 	v.Table.Caption = "Holders"
 	for i := range v.Table.Columns {
 		v.Table.Columns[i].unlink() // they are in one order

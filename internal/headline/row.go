@@ -1,0 +1,105 @@
+package headline
+
+import (
+	"fmt"
+
+	"github.com/clustermutex/unlocker/internal/diagnosis"
+	"github.com/clustermutex/unlocker/internal/lockrecord"
+	"github.com/clustermutex/unlocker/internal/locks"
+	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/internal/text"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/staleness"
+)
+
+// Matter says in a few words what is the matter with a hold in a class, or for how long it is held.
+func Matter(r *locks.Row, class locks.Class) (s sentence) {
+	switch class {
+	case locks.ClassDeadlock:
+		return s.Say("deadlock")
+	case locks.ClassSilent:
+		return s.Since(r.LateSince()).Say(pick(diagnosis.Suspected(r.Record), " late, may be dead", " late, silent"))
+	case locks.ClassLate:
+		return s.Since(r.LateSince()).
+			Say(pick(diagnosis.ReportsProgress(r.Record), " late, reports", " late, no progress"))
+	case locks.ClassMalformed:
+		return s.Say(unreadable(r.Record))
+	}
+	switch {
+	case r.ProvenDead():
+		return ended(r.Death)
+	case r.Verdict().State == staleness.Expired:
+		return s.Say("expired ").Since(r.Verdict().AutoUnlockAt).Say(" ago")
+	case r.LockedAt.IsZero():
+		return s.Say("held")
+	}
+	return s.Say("held ").Since(r.LockedAt)
+}
+
+// unreadable says what is wrong with a malformed record.
+func unreadable(r *metadata.Record) string {
+	switch {
+	case r.Misplaced:
+		return "misplaced keys"
+	case r.Token == 0:
+		return "no holder"
+	case len(r.Problems) == 0:
+		return "malformed"
+	}
+	switch field := problem(r, lockrecord.FieldAutoUnlockAt).Field; field {
+	case lockrecord.FieldAutoUnlockAt:
+		return "unreadable deadline"
+	case lockrecord.FieldAlertAt:
+		return "unreadable alert"
+	default:
+		return "unreadable " + text.Visible(text.Clip(field, maxFieldShown))
+	}
+}
+
+// maxFieldShown is how much of the name of a field the words of a row have, in bytes.
+const maxFieldShown = 20
+
+// ended says how and when a holder ended: "killed (SIGKILL) 7s ago".
+func ended(s *metadata.Statement) sentence {
+	how := "ended "
+	switch {
+	case s.Signal != "":
+		how = "killed (" + text.Visible(text.Clip(s.Signal, maxFieldShown)) + ") "
+	case s.ExitCode != nil:
+		how = fmt.Sprintf("exited (%d) ", *s.ExitCode)
+	}
+	return sentence{}.Say(how).Since(protocol.EndedAt(s)).Say(" ago")
+}
+
+// Outcome says in a few words what happens to a hold if nobody acts.
+func (c *Input) Outcome(r *locks.Row) (s sentence) {
+	l := &locks.HeldLock{Row: r, Lock: r.Name}
+	judged := r.Verdict()
+	never := r.UnlockAt().IsZero() || r.Misplaced || c.whyNeverRemoved(l) != ""
+	switch {
+	case judged.State == staleness.Held && r.Display != locks.Expiring &&
+		!judged.AlertAt.IsZero() && (never || !judged.AlertsAtUnlock()):
+		return s.Say("alert ").Until(judged.AlertAt)
+	case never:
+		return s.Say("never")
+	case r.Class == locks.ClassDead && !c.Combined.Known():
+		return s.Say("unlock unknown")
+	case c.isPaused(l):
+		return s.Say("unlock paused")
+	case r.Class == locks.ClassOverdue:
+		return s.Say("unlock overdue")
+	}
+	s = s.Say("unlock ").Until(r.UnlockAt())
+	if r.Class == locks.ClassLate || judged.State == staleness.Held && staleness.KeptAlive(r.Record) {
+		s = s.Say(" if silent")
+	}
+	return s
+}
+
+// isPaused reports whether unlockers hold back the removal of a lock, or would once it is due.
+func (c *Input) isPaused(l *locks.HeldLock) bool { return len(c.paused(l, staleness.RuleUnverified)) > 0 }
+
+// Resolves reports whether unlockers go on to remove what is due: none of that is known while etcd is silent.
+func (c *Input) Resolves() bool {
+	return !c.viewIsStale() && len(diagnosis.HeldBackBy(c.Running, staleness.RuleUnverified)) == 0
+}
