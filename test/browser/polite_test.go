@@ -96,9 +96,9 @@ func TestFocusedRowIsPatchedAroundTheFocus(t *testing.T) {
 
 func TestMovedDeadlineIsMarked(t *testing.T) {
 	s, b := four(t)
-	const deadline = `document.querySelector("tbody:nth-of-type(2) td:nth-child(6) time").textContent`
+	const deadline = `document.querySelector("tbody:nth-of-type(5) td:nth-child(6) time").textContent`
 	b.watch(deadline)
-	s.put("a", lockrecord.FieldAlertAt, metadata.FormatTime(time.Now().Add(7*time.Hour)))
+	s.put("d", lockrecord.FieldAlertAt, metadata.FormatTime(time.Now().Add(7*time.Hour)))
 	b.until("the word", `seen.some((s) => s.value.startsWith("extended"))`)
 	b.until("the new deadline", deadline+`.startsWith("in 7h")`)
 }
