@@ -141,7 +141,7 @@ func TestBarsOfHolds(t *testing.T) {
 		"no deadline": {hold{held: ago}, func(p *staleness.Policy) { *p = staleness.Policy{} }, "data-s4501 n80%"},
 		"no end": {hold{held: ago, alert: ago},
 			func(p *staleness.Policy) { *p = staleness.Policy{} }, "data-s9001 l80% n40% m80%"},
-		"taken, who knows":    {hold{alert: ago, unlock: ago}, nil, ""},
+		"taken, who knows": {hold{alert: ago, unlock: ago}, nil, ""},
 		"taken in the future": {hold{held: -ahead, alert: 2 * ahead, unlock: 3 * ahead}, nil,
 			"data-s121 l0% n0% m0%"},
 	} {

@@ -74,12 +74,10 @@ func ended(s *metadata.Statement) sentence {
 // Outcome says in a few words what happens to a hold if nobody acts.
 func (c *Input) Outcome(r *locks.Row) (s sentence) {
 	l := &locks.HeldLock{Row: r, Lock: r.Name}
-	judged := r.Verdict()
 	never := r.UnlockAt().IsZero() || r.Misplaced || c.whyNeverRemoved(l) != ""
 	switch {
-	case judged.State == staleness.Held && r.Display != locks.Expiring &&
-		!judged.AlertAt.IsZero() && (never || !judged.AlertsAtUnlock()):
-		return s.Say("alert ").Until(judged.AlertAt)
+	case alertsFirst(r, never):
+		return s.Say("alert ").Until(r.Verdict().AlertAt)
 	case never:
 		return s.Say("never")
 	case r.Class == locks.ClassDead && !c.Combined.Known():
@@ -90,14 +88,23 @@ func (c *Input) Outcome(r *locks.Row) (s sentence) {
 		return s.Say("unlock overdue")
 	}
 	s = s.Say("unlock ").Until(r.UnlockAt())
-	if r.Class == locks.ClassLate || judged.State == staleness.Held && staleness.KeptAlive(r.Record) {
+	if r.Class == locks.ClassLate || r.Verdict().State == staleness.Held && staleness.KeptAlive(r.Record) {
 		s = s.Say(" if silent")
 	}
 	return s
 }
 
+// alertsFirst reports whether the next that happens to a hold by itself is its alert.
+func alertsFirst(r *locks.Row, neverRemoved bool) bool {
+	v := r.Verdict()
+	return v.State == staleness.Held && r.Display != locks.Expiring && !v.AlertAt.IsZero() &&
+		(neverRemoved || !v.AlertsAtUnlock())
+}
+
 // isPaused reports whether unlockers hold back the removal of a lock, or would once it is due.
-func (c *Input) isPaused(l *locks.HeldLock) bool { return len(c.paused(l, staleness.RuleUnverified)) > 0 }
+func (c *Input) isPaused(l *locks.HeldLock) bool {
+	return len(c.paused(l, staleness.RuleUnverified)) > 0
+}
 
 // Resolves reports whether unlockers go on to remove what is due: none of that is known while etcd is silent.
 func (c *Input) Resolves() bool {

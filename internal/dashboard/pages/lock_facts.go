@@ -8,7 +8,6 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/dashboard/app"
-	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/protocol"
@@ -144,25 +143,6 @@ func holderEndText(s *metadata.Statement, at app.Viewpoint) app.RichText {
 		said = said.Plain(" " + how)
 	}
 	return said
-}
-
-// suspicionText is the text about a probably dead holder, for a row of the list.
-func suspicionText(r *metadata.Record, at app.Viewpoint) app.RichText {
-	if r.Death != nil || !diagnosis.Suspected(r) {
-		return nil
-	}
-	return app.Plain("probably dead: ").Append(holderEndText(r.Suspicion, at))
-}
-
-// deathText is the text about a holder that is proven dead, or disputes it, for a row of the list.
-func deathText(r *metadata.Record, at app.Viewpoint) app.RichText {
-	switch {
-	case r.ProvenDead():
-		return holderEndText(r.Death, at)
-	case r.Disputed():
-		return holderEndText(r.Death, at).Plain(", which the holder disputes")
-	}
-	return nil
 }
 
 // explainStatement explains a statement that proves nothing; nil if there is none.

@@ -84,23 +84,6 @@ type ackView struct {
 	Silence string       // Alertmanager's form for a silence of its alerts; empty where that is not known
 }
 
-// ackNote is an acknowledgement in a row of the list.
-type ackNote struct {
-	By    string
-	Until *app.TimeText
-	Note  string
-}
-
-func newAckNote(a *metadata.Acknowledgement) *ackNote {
-	if a == nil {
-		return nil
-	}
-	return &ackNote{By: text.Clip(a.By, maxAckName), Until: endOf(a), Note: text.Clip(a.Note, app.MaxLineShown)}
-}
-
-// maxAckName is the maximum length of a name in a chip, in bytes.
-const maxAckName = 24
-
 // endOf is the end of an acknowledgement. It is a time of day, because it is at most a day away.
 func endOf(a *metadata.Acknowledgement) *app.TimeText {
 	return &app.TimeText{At: a.Until.Time, Text: a.Until.UTC().Format("15:04") + " UTC"}
