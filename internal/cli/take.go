@@ -158,7 +158,7 @@ func (t *waitReporter) run(ctx context.Context) {
 // heldError returns the state of a wait as the error that the library returns when it does not wait.
 func (k *kindFlags) heldError(w mutex.Waiting) *mutex.HeldError {
 	held := &mutex.HeldError{Name: w.Name, Holder: w.Holder, Holders: w.Holders, At: w.At, Position: w.Position,
-		Kind: k.kind()}
+		Kind: k.kind(), NoUnlocker: w.NoUnlocker}
 	if held.Kind == metadata.KindSemaphore {
 		held.Limit = k.semaphore
 		held.Weight = k.weight

@@ -30,6 +30,7 @@ type acquisition struct {
 	// What etcd answered last.
 	seen    int64 // revision
 	holders holders
+	overdue overdueCheck
 	holder  metadata.FullRecord // the oldest of them
 
 	// indeterminate means that an earlier request may still be committed, although etcd has answered since.
@@ -111,7 +112,7 @@ func (a *acquisition) tryOnce(ctx context.Context, p proposal, refusals int) (*L
 	a.abandonIndeterminate()
 	switch {
 	case !a.holders.hasRoom(a.set.kind):
-		return nil, a.heldError()
+		return nil, a.heldError(ctx)
 	case !claim.MultiHolder, !indeterminate && !a.set.withoutQueue && len(r.Keys(claim.HolderReads()).Kvs) > 0:
 		return a.tryPastDeadTail(ctx)
 	}
@@ -127,7 +128,7 @@ func (a *acquisition) tryPastDeadTail(ctx context.Context) (*Lock, error) {
 	}
 	tail := r.Keys(1).Kvs
 	if n := r.Keys(0).Count; n > 0 {
-		held := a.heldError()
+		held := a.heldError(ctx)
 		held.Position = int(n) + 1
 		return nil, held
 	}
@@ -147,7 +148,7 @@ func (a *acquisition) tryPastDeadTail(ctx context.Context) (*Lock, error) {
 	}
 	a.abandonIndeterminate()
 	if !a.holders.hasRoom(a.set.kind) {
-		return nil, a.heldError()
+		return nil, a.heldError(ctx)
 	}
 	return nil, errStale // another client came between
 }
@@ -322,8 +323,9 @@ func (a *acquisition) abandonIndeterminate() {
 func (a *acquisition) leaveLater() { a.nextAttempt(a.indeterminate) }
 
 // heldError returns the error that names the holder, as of the last answer.
-func (a *acquisition) heldError() *HeldError {
-	held := &HeldError{Name: a.lock, Holder: a.holder, At: a.c.wall(), CallSite: a.c.callSiteOfHold(a.holder.UUID)}
+func (a *acquisition) heldError(ctx context.Context) *HeldError {
+	held := &HeldError{Name: a.lock, Holder: a.holder, At: a.c.wall(), CallSite: a.c.callSiteOfHold(a.holder.UUID),
+		NoUnlocker: a.overdue.nothingRemoves(ctx, a.c, firstUnlock(a.holders.all()))}
 	k := a.set.kind
 	if !a.holders.hasRoom(k) {
 		held.Delay = a.holders.lastDelay()

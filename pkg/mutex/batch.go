@@ -226,7 +226,7 @@ func (b *batch) refusal(ctx context.Context, r etcdretry.Response) error {
 		a.holders = readHolders(b.c.layout, a.lock, kind{}, r, readsPerLock*i)
 		a.holder = a.holders.writer
 		if held == nil && (a.holder.Token != 0 || a.holders.delay != nil) {
-			held = a.heldError()
+			held = a.heldError(ctx)
 		}
 	}
 	if failed := b.c.conditionError(b.wanted[0].lock, r, readsPerLock*len(b.wanted), b.conditions); failed != nil {
@@ -250,7 +250,7 @@ func (b *batch) checkQueues(ctx context.Context) error {
 	}
 	for i, a := range b.wanted {
 		if n := r.Keys(2 * i).Count; n > 0 && !a.set.withoutQueue {
-			held := a.heldError()
+			held := a.heldError(ctx)
 			held.Position = int(n) + 1
 			return held
 		}

@@ -12,7 +12,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/locktxn/etcdretry"
-	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -65,6 +64,10 @@ type HeldError struct {
 	// last to end.
 	Delay *metadata.LockDelay
 
+	// NoUnlocker reports that the auto-unlock of a holder was due, but no unlocker is running: nothing removes its
+	// hold.
+	NoUnlocker bool
+
 	// CallSite is the file and line that took the hold of Holder, if this process did.
 	CallSite string
 
@@ -85,6 +88,9 @@ func (e *HeldError) Error() string {
 	}
 	if e.Kind != "" && e.Delay != nil {
 		line += "; " + describeDelay(e.Delay, e.At)
+	}
+	if due := firstUnlock(e.Holders, e.Holder); e.NoUnlocker && !due.After(e.At) {
+		line += "; no unlocker is running, so nothing removes it"
 	}
 	if e.CallSite != "" && e.Kind == "" {
 		line += "; this very process took it at " + e.CallSite
@@ -153,12 +159,8 @@ func (e *HeldError) several() string {
 	if more := len(e.Holders) - fewHolders; more > 0 {
 		named = append(named, text.Count(more, "other"))
 	}
-	var next time.Time
-	for i := range e.Holders {
-		next = protocol.Earlier(next, e.Holders[i].AutoUnlockAt)
-	}
 	line := strings.Join(named[:len(named)-1], ", ") + " and " + named[len(named)-1]
-	return line + "; " + due(next, e.At, "the first of them is auto-unlocked",
+	return line + "; " + due(firstUnlock(e.Holders), e.At, "the first of them is auto-unlocked",
 		"the auto-unlock of the first of them was due",
 		"none of them has a readable time of auto-unlock")
 }

@@ -36,7 +36,8 @@ func (a *acquisition) giveUp(ctx context.Context, err error) error {
 	a.c.leases.giveBack(a.queue.lease)
 	a.setHolders(r)
 	tickets := claim.HolderReads()
-	held := a.heldUntil(ctx)
+	held := a.heldError(left)
+	held.Err = contextError(ctx)
 	held.Position = a.c.queuePosition(r, tickets, position, a.holder.UUID)
 	if !first && int(r.Keys(tickets).Count) > locktxn.MaxTicketsRead {
 		held.Position = max(held.Position, 2) // no ticket ahead was among those read
@@ -46,7 +47,7 @@ func (a *acquisition) giveUp(ctx context.Context, err error) error {
 
 // heldUntil is heldError for a wait that ends with ctx.
 func (a *acquisition) heldUntil(ctx context.Context) *HeldError {
-	held := a.heldError()
+	held := a.heldError(ctx)
 	held.Err = contextError(ctx)
 	return held
 }

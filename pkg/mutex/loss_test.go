@@ -152,6 +152,11 @@ func TestRefusalMessages(t *testing.T) {
 			`lock "l" is held by a; alert in 10 minutes, auto-unlock in 2 hours`},
 		{mutex.HeldError{Holder: by("a", time.Second/2, time.Second/2)},
 			`lock "l" is held by a; alerted just now, auto-unlock was due just now`},
+		{mutex.HeldError{Holder: by("a", -time.Hour, -5*time.Minute), NoUnlocker: true, Position: 1},
+			`lock "l" is held by a; alerted 60 minutes ago, auto-unlock was due 5 minutes ago; ` +
+				`no unlocker is running, so nothing removes it; position 1 in the queue`},
+		{mutex.HeldError{Holder: by("a", time.Minute, time.Hour), NoUnlocker: true},
+			`lock "l" is held by a; alert in 60 seconds, auto-unlock in 60 minutes`},
 		{mutex.HeldError{Holder: by("a", 2*time.Hour, 5*time.Minute)},
 			`lock "l" is held by a; unless extended, it alerts and is auto-unlocked in 5 minutes`},
 		{mutex.HeldError{Holder: odd}, `lock "l" is held by \x1b[31m\n\u202e on ` + strings.Repeat("h", 120) +

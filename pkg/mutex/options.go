@@ -187,6 +187,10 @@ type Waiting struct {
 	// last to end.
 	Delay *metadata.LockDelay
 
+	// NoUnlocker reports that the auto-unlock of a holder was due, but no unlocker is running: nothing removes its
+	// hold.
+	NoUnlocker bool
+
 	Since time.Time // when the wait began, wall clock
 	At    time.Time // of this state, wall clock
 }

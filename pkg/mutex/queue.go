@@ -257,6 +257,7 @@ func (a *acquisition) lookAtQueue(ctx context.Context) (*Lock, error) {
 	a.queue.before = ""
 	if !a.holders.hasRoom(a.set.kind) {
 		a.keepTail(ctx, r, tail)
+		a.warnOverdue(ctx)
 		return nil, nil
 	}
 	return a.takeTurn(ctx)

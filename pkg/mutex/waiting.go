@@ -46,7 +46,8 @@ func (a *acquisition) reportWait(ctx context.Context) (stop func()) {
 			}
 			changed := w.Position != a.reported.Position || w.Holder.Token != a.reported.Holder.Token ||
 				delayRevision(w.Delay) != delayRevision(a.reported.Delay) ||
-				!sameHolds(w.Holders, a.reported.Holders) || a.reported.At.IsZero()
+				!sameHolds(w.Holders, a.reported.Holders) || w.NoUnlocker != a.reported.NoUnlocker ||
+				a.reported.At.IsZero()
 			if err != nil || !changed || ctx.Err() != nil || a.set.onWait == nil {
 				continue
 			}
@@ -74,8 +75,10 @@ type waitStatus struct {
 	keys   int                  // of shares, at that revision
 	delays int                  // of delays, at that revision
 	status Waiting
-	ahead  []string // tickets before it that may still exist, the oldest first
-	far    int      // which of the far ones is read next
+
+	overdue overdueCheck
+	ahead   []string // tickets before it that may still exist, the oldest first
+	far     int      // which of the far ones is read next
 }
 
 // refresh reads who holds the lock and who is ahead.
@@ -105,11 +108,26 @@ func (v *waitStatus) refresh(ctx context.Context) (Waiting, error) {
 			v.ahead = slices.DeleteFunc(v.ahead, func(other string) bool { return other == uuid })
 		}
 	}
+	v.checkOverdue(ctx)
 	v.status.At = v.c.wall()
 	if v.position.Revision != 0 {
 		v.status.Position = len(v.ahead) + 1
 	}
 	return v.status, nil
+}
+
+// checkOverdue finds out whether anything removes a hold whose deadline has passed. A refresh does not notice that the
+// holder extended it.
+func (v *waitStatus) checkOverdue(ctx context.Context) {
+	due := firstUnlock(v.status.Holders, v.status.Holder)
+	if !due.IsZero() && !due.After(v.c.wall()) && !due.Equal(v.overdue.due) {
+		r, err := v.c.retry.Send(ctx, locktxn.ReadHolders(v.c.layout, v.kind.claim(v.position.Lock)))
+		if err != nil {
+			return
+		}
+		v.read(r)
+	}
+	v.status.NoUnlocker = v.overdue.nothingRemoves(ctx, v.c, firstUnlock(v.status.Holders, v.status.Holder))
 }
 
 // list reads which tickets are ahead.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/uuid"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/protobuf/proto"
 
@@ -20,6 +21,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
+	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
@@ -65,6 +67,50 @@ func TestIdleWaitsAskLittle(t *testing.T) {
 			q.delete(layout(t).Queue("a"))
 		})
 	}
+}
+
+// An overdue lock stays if no unlocker is running. Errors, waits and the log say so, after one read each.
+func TestNoUnlockerRemovesAnOverdueLock(t *testing.T) {
+	queue(t, func(t *testing.T, q *fake) {
+		var log lines
+		var denied atomic.Bool
+		var reads atomic.Int64
+		c := newClient(t, onTxn(q.client(), func(ctx context.Context, txn *heldTxn) (*clientv3.TxnResponse, error) {
+			if len(txn.thenOps) > 0 && string(txn.thenOps[0].KeyBytes()) == layout(t).Unlockers() {
+				reads.Add(1)
+				if denied.Load() {
+					return nil, rpctypes.ErrPermissionDenied
+				}
+			}
+			return txn.send(ctx)
+		}), log.options())
+		q.put(layout(t).Field("a", lockrecord.FieldUUID), "x")
+		q.put(layout(t).Field("a", lockrecord.FieldAutoUnlockAt), metadata.FormatTime(time.Now().Add(time.Minute)))
+		is := func(when string, want bool) {
+			t.Helper()
+			if held := refused(t, c, "a"); held.NoUnlocker != want {
+				t.Errorf("%s: %v", when, held)
+			}
+		}
+		is("before the deadline", false)
+		var told atomic.Bool
+		giveUp, ended := queueUp(c, 1, mutex.OnWait(func(w mutex.Waiting) { told.Store(w.NoUnlocker) }))
+		time.Sleep(90 * time.Second)
+		n := reads.Load()
+		giveUp()
+		held, _ := errors.AsType[*mutex.HeldError](<-ended)
+		if held == nil || !held.NoUnlocker || !told.Load() || len(log.with("no unlocker is running")) != 1 || n != 2 {
+			t.Errorf("after %d reads: %v; told %v; log %q", n, held, told.Load(), log.text)
+		}
+		is("after the deadline", true)
+		denied.Store(true)
+		is("without the right to read", false)
+		denied.Store(false)
+		q.put(layout(t).Unlocker("eu-1"), "{}")
+		is("while an unlocker is running", false)
+		q.delete(layout(t).Unlockers())
+		q.delete(layout(t).Record("a"))
+	})
 }
 
 // queueUp starts waits for lock "a". It returns a function that gives all of them up, and a channel with their results.

@@ -8,6 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
@@ -21,6 +24,8 @@ var basicChecks = []check{
 		alone: takeAndGiveBack},
 	{name: "held by another", rule: "protocol.md#transactions", short: true, orders: true,
 		wants: "a refusal says who holds the lock, and how many wait for it", pair: heldByAnother},
+	{name: "no unlocker", rule: "protocol.md#waiting", short: true,
+		wants: "an error says of an overdue lock that no unlocker is running, if none is", alone: noUnlocker},
 	{name: "which process holds it", rule: "protocol/witnesses.md#dead-holders", short: true,
 		wants: "what a record says of the holder's process and pod is true", alone: whichProcess},
 }
@@ -85,6 +90,29 @@ func heldByAnother(t *testing.T, s *scene, a, b *client) {
 	next := two.acquire(l.name, want{try: true})
 	next.comesAfter(l)
 	s.ends(next)
+}
+
+func noUnlocker(t *testing.T, s *scene, c *client) {
+	d := s.open(c)
+	const name = "overdue"
+	put := func(field, value string) { s.txn(clientv3.OpPut(s.layout.Field(name, field), value)) }
+	says := func(when string, expected bool) {
+		t.Helper()
+		for _, w := range []want{{try: true}, {wait: 0.3}} {
+			a := d.do(w.request(name))
+			if got := strings.Contains(a.Message, "no unlocker is running"); a.Holder == nil || got != expected {
+				t.Errorf("%s it says %s", when, a.line)
+			}
+		}
+	}
+	put(lockrecord.FieldUUID, uuid.NewString())
+	put(lockrecord.FieldAutoUnlockAt, metadata.FormatTime(time.Now().Add(time.Hour)))
+	says("before the deadline", false)
+	put(lockrecord.FieldAutoUnlockAt, metadata.FormatTime(time.Now().Add(-time.Hour)))
+	says("after the deadline", true)
+	s.txn(clientv3.OpPut(s.layout.Unlocker("eu-1"), `{"now":"`+metadata.FormatTime(time.Now())+`"}`,
+		clientv3.WithLease(s.lease())))
+	says("while an unlocker is running", false)
 }
 
 // heldByWaiting makes a driver get the lock by waiting, and checks how many waiters another driver then sees: some

@@ -78,11 +78,7 @@ type stranger struct {
 }
 
 func (s *scene) stranger(name string) *stranger {
-	ctx, cancel := s.context()
-	defer cancel()
-	lease, err := s.etcd.Grant(ctx, 600)
-	proctest.Must(s.t, err)
-	x := &stranger{s: s, name: name, uuid: uuid.NewString(), lease: lease.ID}
+	x := &stranger{s: s, name: name, uuid: uuid.NewString(), lease: s.lease()}
 	ticket := fmt.Sprintf(`{"uuid":%q,"owner":"stranger","hostname":"elsewhere","pid":1,"since":"1553682600"}`, x.uuid)
 	s.txn(clientv3.OpPut(s.layout.Ticket(name, x.uuid), ticket, clientv3.WithLease(x.lease)),
 		clientv3.OpPut(s.layout.Tail(name), x.uuid, clientv3.WithLease(x.lease)))

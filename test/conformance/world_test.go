@@ -108,6 +108,15 @@ func (s *scene) txn(ops ...clientv3.Op) (revision int64) {
 	return r.Header.Revision
 }
 
+// lease is a lease of ten minutes.
+func (s *scene) lease() clientv3.LeaseID {
+	ctx, cancel := s.context()
+	defer cancel()
+	lease, err := s.etcd.Grant(ctx, 600)
+	proctest.Must(s.t, err)
+	return lease.ID
+}
+
 func (s *scene) record(name string) metadata.FullRecord {
 	s.t.Helper()
 	var fields []metadata.Field

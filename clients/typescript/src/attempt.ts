@@ -43,14 +43,26 @@ export const aftermath = 250; // milliseconds for the rest of a call whose time 
 const maxRivals = 3; // immediate retries if others claim shares at the same time
 const longestCleanup = 2000; // milliseconds before the next attempt of a call
 
-/** Who holds a lock that was refused, and how many wait, as last read. */
-interface Refusal { holders: Holders; waiting: number }
+/** Who holds a lock that was refused, how many wait, and whether nothing removes an overdue hold, as last read. */
+interface Refusal { holders: Holders; waiting: number; stays?: boolean }
 
 /** The error that says who holds the lock; with `seconds`, the one for the end of a wait. */
-export function heldBy(lock: string, need: Need, { holders, waiting }: Refusal, seconds?: number): HeldError {
+export function heldBy(
+  lock: string, need: Need, { holders, waiting, stays = false }: Refusal, seconds?: number,
+): HeldError {
   const [all, delay] = [allOf(holders), delayFor(holders, need)];
   return seconds === undefined
-    ? new HeldError(lock, all, waiting, delay) : new WaitTimeoutError(lock, all, waiting, delay, seconds);
+    ? new HeldError(lock, all, waiting, delay, stays)
+    : new WaitTimeoutError(lock, all, waiting, delay, stays, seconds);
+}
+
+/** Adds whether the time of a holder is over but no unlocker is running; if etcd does not answer, it is not. */
+export async function withStays(gateway: Gateway, k: Keys, refusal: Refusal): Promise<Refusal> {
+  const isOver = allOf(refusal.holders).some(({ unlockAt }) => unlockAt && unlockAt.getTime() < Date.now());
+  if (!isOver) return refusal;
+  const patience = { until: performance.now() + aftermath };
+  const { verdict, body } = await gateway.transact("read_period", k, { lock: k.lock, uuid: "" }, patience);
+  return { ...refusal, stays: verdict === "answered" && !body.responses?.[1]?.response_range?.kvs?.length };
 }
 
 /** Reports whether half of a hold's time is already over: the machine slept, or the answer took that long. */
@@ -148,7 +160,7 @@ class Attempt {
       if (!again) break;
       if (rivals >= maxRivals) await sleep(10 + 90 * Math.random());
     }
-    if (wait === 0) throw heldBy(this.k.lock, need, await this.#survey(this.call.refusal, true));
+    if (wait === 0) throw heldBy(this.k.lock, need, await this.#surveyed(this.call.refusal, true));
     if (this.#doubt) return undefined; // a late claim could add a second share, or have outdated deadlines
     return this.#queue();
   }
@@ -197,6 +209,10 @@ class Attempt {
     this.settings.signal?.throwIfAborted();
     if (error instanceof RefusedError || (error && this.call.isOver)) throw error;
     return undefined;
+  }
+
+  async #surveyed(refusal: Refusal, counts: boolean): Promise<Refusal> {
+    return withStays(this.gateway, this.k, await this.#survey(refusal, counts));
   }
 
   /** Reads who holds the lock, how many wait, and its lock delay. Keeps the holders from the refusal if they count. */
@@ -288,7 +304,7 @@ class Attempt {
   }
 
   async #giveUp(): Promise<never> {
-    const refusal = await this.#survey(this.call.refusal ?? { holders: nobody, waiting: 0 }, false);
+    const refusal = await this.#surveyed(this.call.refusal ?? { holders: nobody, waiting: 0 }, false);
     throw heldBy(this.k.lock, this.settings.need, refusal, this.settings.wait / 1000);
   }
 

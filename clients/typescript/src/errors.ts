@@ -20,12 +20,15 @@ export class HeldError extends MutexError {
   /** All holders of a semaphore or a read-write lock, the oldest first. */
   readonly holders: readonly Holder[];
 
-  constructor(lock: string, holders: readonly Holder[], waiting: number, delay: Delay | undefined, prefix = "") {
+  constructor(
+    lock: string, holders: readonly Holder[], waiting: number, delay: Delay | undefined, stays = false, prefix = "",
+  ) {
     const [holder] = holders;
     const queue = waiting === 1 ? "1 is waiting" : `${waiting} are waiting`;
     super(prefix + (holder
       ? `lock ${plain(lock)} is held by ${describe(holder)}` +
-        (holders.length > 1 ? ` and ${holders.length - 1} more` : "")
+        (holders.length > 1 ? ` and ${holders.length - 1} more` : "") +
+        (stays ? "; no unlocker is running, so nothing removes it" : "")
       : `nobody holds lock ${plain(lock)}${delay ? `, but there is ${describeDelay(delay)}` : ""}`) +
       (waiting || !(holder ?? delay) ? `; ${queue}` : ""));
     [this.lock, this.holder, this.waiting, this.delay, this.holders] = [lock, holder, waiting, delay, holders];
@@ -36,8 +39,11 @@ export class HeldError extends MutexError {
 export class WaitTimeoutError extends HeldError {
   override readonly name = "WaitTimeoutError";
 
-  constructor(lock: string, holders: readonly Holder[], waiting: number, delay: Delay | undefined, seconds: number) {
-    super(lock, holders, waiting, delay, `gave up after ${seconds} s: `);
+  constructor(
+    lock: string, holders: readonly Holder[], waiting: number, delay: Delay | undefined, stays: boolean,
+    seconds: number,
+  ) {
+    super(lock, holders, waiting, delay, stays, `gave up after ${seconds} s: `);
   }
 }
 

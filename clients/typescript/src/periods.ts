@@ -4,7 +4,7 @@ import { randomUUID } from "node:crypto";
 import { hostname } from "node:os";
 import { setTimeout as sleep } from "node:timers/promises";
 
-import { heldBy, type Hold, type Wanted } from "./attempt.js";
+import { heldBy, withStays, type Hold, type Wanted } from "./attempt.js";
 import { take, warn, withTombstone } from "./cleanup.js";
 import { moment } from "./clock.js";
 import { RefusedError, UnavailableError } from "./errors.js";
@@ -55,7 +55,7 @@ export async function takePeriod(
     });
     const hold = { uuid, began: at, queued: false, doubt: false, share: 0, handedOver };
     if (token) return { ...hold, token, before: text(last?.value) };
-    if (verdict === "refused") throw heldBy(k.lock, {}, { holders, waiting: 0 });
+    if (verdict === "refused") throw heldBy(k.lock, {}, await withStays(gateway, k, { holders, waiting: 0 }));
     if (performance.now() > patience.until) throw new UnavailableError(`the period of ${plain(k.lock)} keeps changing`);
     await sleep(20 + 80 * Math.random());
   }

@@ -3,7 +3,7 @@
 import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 
-import { acquire, aftermath, heldBy, isLate, type Wanted } from "./attempt.js";
+import { acquire, aftermath, heldBy, isLate, withStays, type Wanted } from "./attempt.js";
 import { take } from "./cleanup.js";
 import { moment } from "./clock.js";
 import { HeldError, RefusedError, UnavailableError, type Reason } from "./errors.js";
@@ -79,7 +79,10 @@ async function atOnce(gateway: Gateway, wanted: Wanted[], { wait, signal }: Sett
     return { ...r, token: "", doubt: true, error: new UnavailableError("etcd answered too late") };
   });
   const { token, doubt, lock = k.lock, holders = nobody, handedOver } = taken;
-  if (!token) throw heldBy(lock, {}, { holders, waiting: 0 }, wait ? wait / 1000 : undefined);
+  if (!token) {
+    const refusal = await withStays(gateway, k, { holders, waiting: 0 });
+    throw heldBy(lock, {}, refusal, wait ? wait / 1000 : undefined);
+  }
   const hold = { token, began, queued: false, doubt, share: 0, handedOver };
   return locks.map((one) => Lock.of(gateway, one, { ...hold, uuid: one.uuid }));
 }

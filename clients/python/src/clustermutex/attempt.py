@@ -203,11 +203,20 @@ class Attempt:
             tickets: list[Key] = []
             with suppress(MutexError):
                 _, tickets = await survey(self.session, self.txn, max(self.call.until, clock() + AFTERWARDS))
-            raise self.held(HeldError, self.holders, tickets)
+            raise await self.refusal(HeldError, self.holders, tickets)
         if self.doubt:
             raise Again  # a late commit could add a second share beside the one from the queue, or have older times
 
-    def held(self, kind: Any, holders: Holders, tickets: list[Key]) -> HeldError:
+    async def refusal(self, kind: Any, holders: Holders, tickets: list[Key]) -> HeldError:
+        """Return the error that says who holds the lock and, if its time is over, whether nothing removes it."""
+        stays = False
+        if any(h.auto_unlock_at is not None and h.auto_unlock_at < time.time() for h in holders.all):
+            with suppress(MutexError):
+                answer = await self.session.gateway.send("read_period", self.txn.read_period(), clock() + AFTERWARDS)
+                stays = not keys(answer.body["responses"][1]["response_range"])
+        return self.held(kind, holders, tickets, stays)
+
+    def held(self, kind: Any, holders: Holders, tickets: list[Key], stays: bool = False) -> HeldError:
         name, need = self.settings.name, self.settings.need
         holder = next(iter(holders.all), None)
         own = [self.txn.ticket] + [self.txn.queue + other.uuid for other in holders.all]
@@ -221,6 +230,8 @@ class Attempt:
             line = f'nobody holds lock "{record.visible(name)}", but there is {delayed.describe()}'
         if len(holders.all) > 1:
             line += f", and by {len(holders.all) - 1} more"
+        if stays:
+            line += "; no unlocker is running, so nothing removes it"
         if need.kind == SEMAPHORE:
             line += f"; {holders.free(need.limit)} of {need.limit} permits are free, {need.weight} wanted"
         if waiting:
@@ -318,7 +329,7 @@ class Attempt:
             until = clock() + AFTERWARDS
             await self.give_up(until)
             if not self.call.stop.is_set():
-                return self.held(WaitTimeoutError, *await survey(self.session, self.txn, until))
+                return await self.refusal(WaitTimeoutError, *await survey(self.session, self.txn, until))
         return self.over()
 
     def over(self) -> MutexError:

@@ -236,7 +236,7 @@ class Group(Generic[L]):
                 attempt.token = verdict.token if all(v.token for v in found) else 0
         refused = [(a, v.holders) for a, v in zip(attempts, found) if not a.token and v.holders]
         for attempt, holders in sorted(refused, key=lambda one: one[1].room(one[0].settings.need)):  # full ones first
-            call.refusal = attempt.held(HeldError if self._wait == 0 else WaitTimeoutError, holders, [])
+            call.refusal = await attempt.refusal(HeldError if self._wait == 0 else WaitTimeoutError, holders, [])
             raise call.refusal
         for lock, attempt in zip(self._sorted, attempts):
             lock.begin(attempt)

@@ -88,7 +88,7 @@ async def _take(attempt: Attempt, seen: int, body: Body) -> bool:
         attempt.token = verdict.token
         attempt.doubt = False
     if verdict.word == "refused" and verdict.holders:
-        raise attempt.held(HeldError, verdict.holders, [])
+        raise await attempt.refusal(HeldError, verdict.holders, [])
     return bool(attempt.token)
 
 

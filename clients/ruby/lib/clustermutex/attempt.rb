@@ -316,7 +316,8 @@ module ClusterMutex
     end
 
     def refusal(kind, holders, waiting)
-      kind.new(@name, holders.all, waiting, holders.delay_for(**@settings.need.input))
+      kind.new(@name, holders.all, waiting, holders.delay_for(**@settings.need.input),
+               stays: @session.stays?(@name, holders, Clock.now + GRACE))
     end
   end
 end

@@ -23,7 +23,7 @@ module ClusterMutex
     # All holders of a semaphore or a read-write lock, the oldest first.
     attr_reader :holders
 
-    def initialize(lock, holders, waiting, delay = nil)
+    def initialize(lock, holders, waiting, delay = nil, stays: false)
       @lock = lock
       @holders = holders
       @holder = holders.first
@@ -31,6 +31,7 @@ module ClusterMutex
       @delay = delay
       ahead = delay ? "there is #{delay}" : "others are ahead"
       who = holder ? "#{holder}#{" and #{holders.size - 1} more" if holders.size > 1}" : "nobody, but #{ahead}"
+      who += "; no unlocker is running, so nothing removes it" if stays
       super("lock #{lock.inspect} is held by #{who}#{"; #{waiting} waiting" if waiting&.positive?}")
     end
   end

@@ -20,6 +20,15 @@ module ClusterMutex
       @gateway.settle(@transactions, step, input, till:, doubt:)
     end
 
+    # Whether the time of a holder is over, but no unlocker is running, so that nothing removes it. False if etcd does
+    # not say.
+    def stays?(lock, holders, till)
+      over = holders.all.any? { |holder| holder.auto_unlock_at&.< Clock.wall }
+      over && settle(:read_period, { lock: }, till:)[:clocks].empty?
+    rescue Error
+      false
+    end
+
     # When alive! and release give up, by Clock.now.
     def patience = Clock.now + PATIENCE
 

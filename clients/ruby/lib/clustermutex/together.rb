@@ -96,7 +96,8 @@ module ClusterMutex
     # Raises who holds one of them. After a wait without another answer, that is still the reason.
     def refuse(found)
       kind = @wait&.zero? ? HeldError : WaitTimeoutError
-      refusal = kind.new(found[:lock], found[:holders].all, nil, found[:holders].delay_for)
+      stays = @session.stays?(found[:lock], found[:holders], Clock.now + Attempt::GRACE)
+      refusal = kind.new(found[:lock], found[:holders].all, nil, found[:holders].delay_for, stays:)
       @refusal = refusal if @wait
       raise refusal
     end
