@@ -125,7 +125,7 @@ func New(row *locks.Row, now time.Time) Lock {
 	}
 	l.LockedAt, l.LockedIn = Instant(r.LockedAt, now)
 	l.AlertAt, l.AlertIn = Instant(v.AlertAt, now)
-	l.AutoUnlockAt, l.AutoUnlockIn = Instant(v.AutoUnlockAt, now)
+	l.AutoUnlockAt, l.AutoUnlockIn = Instant(row.UnlockAt(), now)
 	if r.Alive != nil {
 		l.AliveAt, l.AliveIn = Instant(r.Alive.At, now)
 		l.Progress = Known(r.Alive.Progress)

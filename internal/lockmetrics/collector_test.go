@@ -60,6 +60,7 @@ func (w *world) config() lockmetrics.Config {
 			Unclaimed: func() []diagnosis.Unclaimed { return w.unclaimed },
 			Combined: func() (p diagnosis.CombinedPolicy) {
 				p.Policy = staleness.DefaultPolicy()
+				p.Policy.UnlockAbandoned = true
 				return p
 			},
 			Clock: func() time.Duration { return w.mono },

@@ -107,7 +107,7 @@ func (c *Collector) series(ch chan<- prometheus.Metric, rows []*locks.Row, now t
 		gauge(ch, c.d.lockState, 1, c.holder(r.Record, string(verdict.State))...)
 		instant(ch, c.d.lockedAt, r.LockedAt, c.holder(r.Record)...)
 		instant(ch, c.d.alertAt, verdict.AlertAt, c.holder(r.Record)...)
-		instant(ch, c.d.autoUnlockAt, verdict.AutoUnlockAt, c.holder(r.Record)...)
+		instant(ch, c.d.autoUnlockAt, r.UnlockAt(), c.holder(r.Record)...)
 		if staleness.KeptAlive(r.Record) {
 			instant(ch, c.d.aliveAt, r.DeadlinesWrittenAt(), name)
 		}

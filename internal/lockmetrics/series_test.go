@@ -124,6 +124,9 @@ func TestEndedHoldersAreShownAndDisputesCounted(t *testing.T) {
 unlocker_disputed_deaths 1
 `
 	expect(t, lockmetrics.New(w.config()), disputes+`
+unlocker_lock_auto_unlock_at_timestamp_seconds{hostname="host-1",lock="dead",owner="billing"} 1.700000009e+09
+unlocker_lock_auto_unlock_at_timestamp_seconds{hostname="host-1",lock="evil",owner="billing"} 1.700000009e+09
+unlocker_lock_auto_unlock_at_timestamp_seconds{hostname="host-1",lock="unknown when",owner="billing"} 1.700000009e+09
 unlocker_lock_holder_ended_timestamp_seconds{cause="rebooted",hostname="host-1",lock="dead",owner="billing"} 1.69999994e+09
 unlocker_lock_holder_ended_timestamp_seconds{cause="rebooted",hostname="host-1",lock="evil",owner="billing"} 1.69999994e+09
 unlocker_lock_holder_ended_timestamp_seconds{cause="rebooted",hostname="host-1",lock="unknown when",owner="billing"} 1.699999999e+09
