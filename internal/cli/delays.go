@@ -18,7 +18,8 @@ import (
 )
 
 func (o *listOptions) listDelays(all *snapshot, now time.Time) error {
-	shown := slices.DeleteFunc(all.view.Delays(), func(d metadata.LockDelay) bool { return !o.findsDelay(&d) })
+	shown := slices.DeleteFunc(slices.Clone(all.view.Delays()),
+		func(d metadata.LockDelay) bool { return !o.findsDelay(&d) })
 	switch o.format.String() {
 	case term.JSONFormat:
 		return writeLines(o.app.Stdout, shown, func(d metadata.LockDelay) any { return lockjson.NewDelay(&d, now) })

@@ -71,15 +71,11 @@ func (f *follower) takeEnds() []end {
 
 func (f *follower) now() time.Time { return f.app.Now() }
 
-// judge returns a function that judges records now, as the unlockers do.
-func (f *follower) judge() func(*metadata.Record) *locks.Row {
-	now := f.now()
+// judge judges records now, as the unlockers do.
+func (f *follower) judge(records ...*metadata.Record) *locks.Snapshot {
 	unlockers := withoutDefaults(diagnosis.CombinePolicies(protocol.Presences(f.view.Unlockers())))
-	queues := f.view.Queues()
-	at := staleness.Moment{Wall: now, Mono: f.view.Clock()}
-	return func(r *metadata.Record) *locks.Row {
-		return locks.NewRow(r, &unlockers, at, new(locks.QueueOf(queues[r.QueueName()], now)))
-	}
+	return locks.Build(locks.Input{Locks: records, Queues: f.view.Queues(), Combined: unlockers},
+		staleness.Moment{Wall: f.now(), Mono: f.view.Clock()})
 }
 
 func (f *follower) finds(row *locks.Row) bool {
@@ -91,32 +87,29 @@ func (f *follower) finds(row *locks.Row) bool {
 // holds before the locks, so that it never reports an ended hold as held.
 func (f *follower) update() (next time.Time, err error) {
 	ends := f.takeEnds()
-	held := f.view.Locks()
-	judge := f.judge()
+	held := f.judge(f.view.Locks()...)
 	for _, e := range ends {
 		var row *locks.Row
 		if e.leased != nil {
 			row = locks.NewLeasedRow(e.leased, f.now())
 		} else {
-			row = judge(e.record)
+			row = f.judge(e.record).Rows[0]
 		}
 		if err := f.reportEnd(row, e.ending); err != nil {
-			return next, err
+			return held.Next, err
 		}
 	}
-	for _, r := range held {
-		row := judge(r)
-		next = protocol.Earlier(next, row.Verdict().Next)
+	for _, row := range held.Rows {
 		if err := f.reportFound(row); err != nil {
-			return next, err
+			return held.Next, err
 		}
 	}
 	for _, l := range f.others.Locks() {
 		if err := f.reportFound(locks.NewLeasedRow(l, f.now())); err != nil {
-			return next, err
+			return held.Next, err
 		}
 	}
-	return next, nil
+	return held.Next, nil
 }
 
 // reportFound reports a lock that the query finds.

@@ -96,10 +96,10 @@ func (s *session) combined(ctx context.Context) (diagnosis.CombinedPolicy, error
 	return diagnosis.CombinePolicies(running), err
 }
 
-// readPresence parses a presence record. One without a lease would outlive its unlocker, so it is ignored.
+// readPresence parses a presence record.
 func readPresence(id string, kv protocol.KV) (presence, bool) {
-	p := protocol.ReadPresence(id, kv.Value)
-	if p == nil || kv.Lease == 0 {
+	p := protocol.ReadPresence(id, kv.Value, kv.Lease)
+	if p == nil {
 		return presence{}, false
 	}
 	return presence{*p, kv.Lease}, true

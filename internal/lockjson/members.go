@@ -55,7 +55,7 @@ func LockShape() Shape {
 		{"revision", "the highest revision of the record's keys"},
 		{"owner, hostname, pid, purpose", "as the holder recorded them"},
 		{"locked_at", "when the lock was taken, by the holder's clock"},
-		{"alert_at, auto_unlock_at", "the deadlines in effect: when the lock alerts, and when it is removed if nothing changes"},
+		{"alert_at, auto_unlock_at", "when the lock alerts, and when it is removed, if nothing changes"},
 		{"alive_at, progress", "the last sign of life and its note"},
 		{"attributes", "an object of text, numbers and booleans"},
 		{"problems", "a list of {field, reason, text}; empty for a sound record"},

@@ -216,8 +216,11 @@ func (v *View) stamp(c *lockChange, now time.Duration, live bool) {
 
 // touch notes, for readers and for a running comparison, that a key changed. The caller holds mu.
 func (v *View) touch(key protocol.Key) {
-	if key.Kind == protocol.KindTicket {
+	switch key.Kind {
+	case protocol.KindTicket:
 		v.queues = nil
+	case protocol.KindDelay:
+		v.delays = nil
 	}
 	v.touched.add(key)
 }

@@ -96,7 +96,7 @@ func (u unlocker) runs(heard time.Time) bool {
 }
 
 func decodeUnlocker(instance string, kv protocol.KV, arrived time.Time) unlocker {
-	p := protocol.ReadPresence(instance, kv.Value)
+	p := protocol.ReadPresence(instance, kv.Value, kv.Lease)
 	if p == nil { // it says nothing about that unlocker's clock
 		nameless := metadata.Presence{ID: clip(instance)}
 		return unlocker{Unlocker: protocol.Unlocker{Presence: nameless}, revision: kv.ModRevision, heard: time.Now()}

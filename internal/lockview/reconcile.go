@@ -46,6 +46,7 @@ func (v *View) reconcile(b *builder, t touched) (n findings) {
 	v.queues = nil
 	keepTouched(t, protocol.KindDelay, b.snap.delays, v.snap.delays)
 	v.snap.delays = b.snap.delays
+	v.delays = nil
 	v.reconcileUnlockers(b.snap.unlockers, t)
 	v.snap.updateAllFree(now)
 	if !t[protocol.Key{Kind: protocol.KindForeign}] {

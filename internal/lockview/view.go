@@ -86,6 +86,7 @@ type View struct {
 	shown    []*metadata.Record           // nil when out of date
 	shownOf  uint64                       // the version of the misplaced records in shown
 	queues   map[string][]metadata.Waiter // nil when out of date
+	delays   []metadata.LockDelay         // nil when out of date
 	changed  chan struct{}                // nil while no reader waits
 	state    state
 	stats    Stats
@@ -284,13 +285,17 @@ func (v *View) Stats() Stats {
 	return v.stats.copied()
 }
 
-// Delays returns the lock delays, sorted by the name of the lock or share whose hold ended.
+// Delays returns the lock delays, sorted by the name of the lock or share whose hold ended. It is the same slice until
+// one begins or ends.
 func (v *View) Delays() []metadata.LockDelay {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return slices.SortedFunc(maps.Values(v.snap.delays), func(a, b metadata.LockDelay) int {
-		return strings.Compare(a.Name, b.Name)
-	})
+	if v.delays == nil {
+		v.delays = slices.SortedFunc(maps.Values(v.snap.delays), func(a, b metadata.LockDelay) int {
+			return strings.Compare(a.Name, b.Name)
+		})
+	}
+	return v.delays
 }
 
 // Free returns the locks that nobody holds although clients wait, with the time since when, on [View.Clock]. It leaves

@@ -223,7 +223,7 @@ func TestTicketSeenSince(t *testing.T) {
 	})
 }
 
-// A record without a lease stays forever, and must not count as a running unlocker.
+// A record with a long lease, or without one, must not count as a running unlocker.
 func TestStalePresenceRecords(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		write := func(id string) {
@@ -254,7 +254,8 @@ func TestStalePresenceRecords(t *testing.T) {
 			t.Errorf("the newest record is %+v", u)
 		}
 		check("though a list was compared with, only one still writes", "u1")
-		w.do(put(layout.Unlocker("junk"), "not json either"))
+		w.do(put(layout.Unlocker("junk"), "not json either"), op{key: layout.Unlocker("by hand"), unleased: true,
+			value: protocol.Marshal(metadata.Presence{Now: metadata.Time{Time: time.Now()}})})
 		check("what cannot be read is none", "u1")
 		w.cut()
 		time.Sleep(5 * time.Second)

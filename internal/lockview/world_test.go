@@ -71,6 +71,7 @@ func (w *world) setDeaf(deaf bool) {
 type op struct {
 	key, value     string
 	remove, prefix bool
+	unleased       bool // although it is an unlocker's
 }
 
 func put(key, value string) op   { return op{key: key, value: value} }
@@ -91,6 +92,9 @@ func (w *world) do(ops ...op) {
 				continue
 			}
 			kv := protocol.KV{Key: key, Value: []byte(o.value), CreateRevision: next, ModRevision: next}
+			if layout.Parse(key).Kind == protocol.KindUnlocker && !o.unleased {
+				kv.Lease = 1
+			}
 			if old, ok := w.kvs[key]; ok {
 				kv.CreateRevision = old.CreateRevision
 			}

@@ -143,9 +143,10 @@ const (
 )
 
 // ReadPresence decodes the presence record of an unlocker by its id, which is the end of its key. It returns nil if the
-// record is too long, cannot be read, or lacks the time of writing: no unlocker wrote it.
-func ReadPresence(id string, value []byte) *metadata.Presence {
-	if len(value) > MaxPresenceBytes {
+// record is too long, cannot be read, or lacks the time of writing: no unlocker wrote it. Nor did one write a record
+// without a lease, which could outlive it for years.
+func ReadPresence(id string, value []byte, lease int64) *metadata.Presence {
+	if len(value) > MaxPresenceBytes || lease == 0 {
 		return nil
 	}
 	p, err := lockrecord.UnmarshalPresence(value)

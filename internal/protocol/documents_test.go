@@ -44,7 +44,7 @@ func FuzzUnmarshal(f *testing.F) {
 	f.Add([]byte(`{"lock":"a","attributes":{"a":[{}]},"alive_at":null,"now":"'1553682600'"}`))
 	f.Add([]byte(presence(`"sweep":` + sweep + `,"held_back":["gap"]`)))
 	f.Fuzz(func(t *testing.T, value []byte) {
-		if p := protocol.ReadPresence("x", value); p != nil {
+		if p := protocol.ReadPresence("x", value, 1); p != nil {
 			roundTrip(t, *p)
 		}
 		roundTripOf[metadata.Presence](t, value)
@@ -140,7 +140,7 @@ func TestPresenceIsReadAsFarAsPossible(t *testing.T) {
 		"not JSON":                     {"\xff", false, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := protocol.ReadPresence("eu-1", []byte(c.value))
+			p := protocol.ReadPresence("eu-1", []byte(c.value), 1)
 			if (p != nil) != c.read {
 				t.Fatalf("read %+v", p)
 			}
@@ -150,7 +150,7 @@ func TestPresenceIsReadAsFarAsPossible(t *testing.T) {
 		})
 	}
 	long := protocol.ReadPresence(strings.Repeat("i", 5000), []byte(presence(`"hostname":"`+strings.Repeat("é", 5000)+
-		`","held_back":["`+strings.Repeat("x", 5000)+`"`+strings.Repeat(`,"gap"`, 100)+`]`)))
+		`","held_back":["`+strings.Repeat("x", 5000)+`"`+strings.Repeat(`,"gap"`, 100)+`]`)), 1)
 	if len(long.ID) > metadata.MaxTextBytes || len(long.Hostname) > metadata.MaxTextBytes || len(long.HeldBack) != 16 ||
 		len(long.HeldBack[0]) > metadata.MaxTextBytes {
 		t.Errorf("texts are kept whole: %d %d %d", len(long.ID), len(long.Hostname), len(long.HeldBack))

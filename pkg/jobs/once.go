@@ -258,8 +258,8 @@ func (o *once) checkNext(tick, now time.Time) error {
 func (o *once) checkBegun(tick, now time.Time, r etcdretry.Response) error {
 	var latest metadata.Presence
 	for _, kv := range r.Keys(1).Kvs {
-		p := protocol.ReadPresence(o.layout.Parse(string(kv.Key)).ID, kv.Value)
-		if p != nil && kv.Lease != 0 && p.Now.After(latest.Now.Time) { // without a lease it may be a leftover
+		p := protocol.ReadPresence(o.layout.Parse(string(kv.Key)).ID, kv.Value, kv.Lease)
+		if p != nil && p.Now.After(latest.Now.Time) {
 			latest = *p
 		}
 	}

@@ -99,7 +99,7 @@ func TestBlindKubernetesWitnessIsAnnounced(t *testing.T) {
 		if err != nil || len(resp.Kvs) != 1 {
 			return fmt.Errorf("not one presence: %v, %w", resp, err)
 		}
-		p := protocol.ReadPresence("x", resp.Kvs[0].Value)
+		p := protocol.ReadPresence("x", resp.Kvs[0].Value, resp.Kvs[0].Lease)
 		if !strings.HasPrefix(p.WitnessProblem, "the API server does not let us watch the pods of all namespaces") {
 			return fmt.Errorf("the problem is %q", p.WitnessProblem)
 		}
@@ -115,9 +115,11 @@ func TestPeerThatSawALaterRevisionIsHeeded(t *testing.T) {
 	layout := protocol.DefaultLayout()
 	etcdtest.Put(t, client, layout.Field("due", lockrecord.FieldUUID), "3f2a0000-9b1e-4c57-a2d0-5b7c8d9e0003")
 	etcdtest.Put(t, client, layout.Field("due", lockrecord.FieldAutoUnlockAt), "1553682600")
+	lease, err := client.Grant(t.Context(), 600)
+	proctest.Must(t, err)
 	metricsShow(t, start(t, etcd.Endpoint()), `^unlocker_removal_held_back{reason="revision"} 1$`, func() {
 		p := metadata.Presence{ID: "older", Now: metadata.Time{Time: time.Now()}, Revision: 1_000_000}
-		etcdtest.Put(t, client, layout.Unlocker(p.ID), protocol.Marshal(p))
+		etcdtest.Put(t, client, layout.Unlocker(p.ID), protocol.Marshal(p), clientv3.WithLease(lease.ID))
 	})
 }
 

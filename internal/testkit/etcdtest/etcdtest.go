@@ -271,9 +271,9 @@ func flags(c etcdembed.Config) []string {
 }
 
 // Put writes a key.
-func Put(t testing.TB, etcd *clientv3.Client, key, value string) {
+func Put(t testing.TB, etcd *clientv3.Client, key, value string, opts ...clientv3.OpOption) {
 	t.Helper()
-	_, err := etcd.Put(context.Background(), key, value)
+	_, err := etcd.Put(context.Background(), key, value, opts...)
 	proctest.Must(t, err)
 }
 
