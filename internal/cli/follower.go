@@ -17,7 +17,6 @@ import (
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
-	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
 // follower writes the output of watch.
@@ -73,9 +72,8 @@ func (f *follower) now() time.Time { return f.app.Now() }
 
 // judge judges records now, as the unlockers do.
 func (f *follower) judge(records ...*metadata.Record) *locks.Snapshot {
-	unlockers := withoutDefaults(diagnosis.CombinePolicies(protocol.Presences(f.view.Unlockers())))
-	return locks.Build(locks.Input{Locks: records, Queues: f.view.Queues(), Combined: unlockers},
-		staleness.Moment{Wall: f.now(), Mono: f.view.Clock()})
+	unlockers := diagnosis.CombinePolicies(protocol.Presences(f.view.Unlockers()))
+	return f.view.Judge(records, withoutDefaults(unlockers), f.now())
 }
 
 func (f *follower) finds(row *locks.Row) bool {

@@ -6,6 +6,8 @@ import (
 	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
 // Snapshots returns the read model of the view. policy returns how locks are judged; if nil, as the running unlockers
@@ -18,6 +20,12 @@ func (v *View) Snapshots(policy func() diagnosis.CombinedPolicy) *locks.Snapshot
 	}
 	return locks.NewSnapshots(locks.Source{Locks: v.RecordsWithMisplaced, Queues: v.Queues, Delays: v.Delays,
 		Unclaimed: v.unclaimed, Leased: v.opt.Leased, Combined: policy, Clock: v.Clock})
+}
+
+// Judge returns the read model of some records alone: held ones by name, or those of ended holds.
+func (v *View) Judge(records []*metadata.Record, policy diagnosis.CombinedPolicy, now time.Time) *locks.Snapshot {
+	return locks.Build(locks.Input{Locks: records, Queues: v.Queues(), Combined: policy},
+		staleness.Moment{Wall: now, Mono: v.Clock()})
 }
 
 // unclaimed returns the locks that no waiter takes. It remembers which ones it has reported, so that an interruption of

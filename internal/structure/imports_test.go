@@ -237,6 +237,7 @@ func TestReadersShareOneModel(t *testing.T) {
 		"staleness.Judge": below("internal/locks", "pkg/sweeper"),
 		"locks.Input":     below("internal/lockview"),
 		"locks.Build":     below("internal/lockview"),
+		"locks.NewRow":    below("internal/locks"),
 	}
 	for _, f := range sources(t) {
 		ast.Inspect(f.tree, func(n ast.Node) bool {
