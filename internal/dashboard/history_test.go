@@ -86,6 +86,23 @@ func TestHistoryShowsHowHoldsEnded(t *testing.T) {
 	wantWords(t, ok(t, d, link), "This hold ended 0s ago (released).")
 }
 
+func TestEqualEndingsInARowAreOneEntry(t *testing.T) {
+	s := newScene()
+	for i, how := range []string{metadata.EndingAutoUnlocked, metadata.EndingAutoUnlocked, metadata.EndingAutoUnlocked,
+		metadata.EndingForced, metadata.EndingAutoUnlocked, metadata.EndingAutoUnlocked} {
+		for _, name := range []string{"a", "b"} {
+			s.over(name, how, "eu-1", "", time.Duration(i+2)*time.Hour, time.Duration(i+1)*time.Hour)
+		}
+	}
+	for path, want := range map[string]int{"/history": 8, "/history?q=name:=a": 4, "/lock?name=a": 6} {
+		page := ok(t, s.dashboard(t), path)
+		wantWords(t, page, "and 2 more like it, the first 3h ago")
+		if n := strings.Count(page, `"badge released`); n != want {
+			t.Errorf("%s has %d badges, want %d", path, n, want)
+		}
+	}
+}
+
 func TestHistoryPagesHaveNoGapsOrDuplicates(t *testing.T) {
 	s := busy()
 	for i := range 57 {

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -53,6 +54,45 @@ func TestTimelineShowsQueues(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		wantWords(t, ok(t, d, "/timeline"), "catalog on catalog-0:1 waited, gave up 9m")
 	})
+}
+
+func TestTimelineOpensWithWhatWasWatched(t *testing.T) {
+	s := busy()
+	d := s.dashboard(t)
+	for _, want := range []string{"15 min", "1 h"} {
+		if page := ok(t, d, "/timeline"); !strings.Contains(page, `<b aria-current="true">`+want+"</b>") {
+			t.Errorf("the window is not %s", want)
+		}
+		s.tick(61 * time.Minute)
+	}
+}
+
+// A label fits beside the stripes, and marks are at least 18 of 900 px apart.
+func TestTimelineHasRoomForLabelsAndMarks(t *testing.T) {
+	s := newScene()
+	for i := range 9 {
+		began := time.Duration(3000-25*i) * time.Second
+		s.over("burst", metadata.EndingForced, "ann", "", began, began-25*time.Second)
+	}
+	s.add(hold{name: "a", owner: "on-time", held: 30 * time.Minute, alert: time.Minute})
+	s.add(hold{name: "b", owner: "late", held: 30 * time.Minute, alert: -29 * time.Minute})
+	page := ok(t, s.dashboard(t), "/timeline?window=1h")
+	if labels := regexp.MustCompile(`class="owner[^>]*>([^<]*)`).FindAllStringSubmatch(page, -1); len(labels) != 1 ||
+		labels[0][1] != "on-time" {
+		t.Errorf("the labels are %q", labels)
+	}
+	last := 0.
+	marks := regexp.MustCompile(`class="mark[^>]*><rect x="([0-9.]+)%`).FindAllStringSubmatch(page, -1)
+	for _, m := range marks {
+		end, err := strconv.ParseFloat(m[1], 64)
+		if err != nil || end-last < 2 {
+			t.Errorf("a mark at %s %% covers that at %v %%", m[1], last)
+		}
+		last = end
+	}
+	if len(marks) < 3 {
+		t.Errorf("there are %d marks", len(marks))
+	}
 }
 
 // eventful is a day with this many holds and waits of fifty locks.
@@ -168,7 +208,7 @@ func TestBarsOfHolds(t *testing.T) {
 func TestEventsOfALockAreOrderedAndCut(t *testing.T) {
 	s := busy()
 	for i := range 60 {
-		s.over(stuck, metadata.EndingForced, "bob", "it hung", time.Duration(i+2)*time.Hour,
+		s.over(stuck, metadata.EndingForced, "bob", fmt.Sprint("it hung ", i), time.Duration(i+2)*time.Hour,
 			time.Duration(i+1)*time.Hour)
 	}
 	page := ok(t, s.dashboard(t), "/lock?name="+stuck)

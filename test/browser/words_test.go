@@ -9,6 +9,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
 )
 
 func TestServerAndBrowserFormatTimesAlike(t *testing.T) {
@@ -60,6 +63,31 @@ func TestServerAndBrowserFormatTimesAlike(t *testing.T) {
 	}
 	for _, d := range differ[1:] {
 		t.Errorf("the server says, the browser says: %s", d)
+	}
+}
+
+func TestLocalTimesNameTheirZone(t *testing.T) {
+	s, b := staged(t)
+	b.check(second(chromedp.Call(b.ctx, emulation.SetTimezoneOverride,
+		emulation.SetTimezoneOverrideParams{TimezoneID: "Europe/Berlin"})))
+	b.check(second(chromedp.Call(b.ctx, emulation.SetLocaleOverride,
+		emulation.SetLocaleOverrideParams{Locale: "en-GB"})))
+	b.open(s.url + "timeline")
+	b.press("z")
+	got := ask[string](b, `(async () => {
+		const { full, hour } = await import(document.querySelector("script[type=module]").src);
+		const at = ["2026-10-25T00:30Z", "2026-10-25T01:30Z", "2026-10-25T02:30Z"].map(Date.parse);
+		return [...at.map(full), ...at.map(hour)].join(", ");
+	})()`)
+	want := "2026-10-25 02:30:00 CEST, 2026-10-25 02:30:00 CET, 2026-10-25 03:30:00 CET, " +
+		"02:30 CEST, 02:30 CET, 03:30"
+	if got != want {
+		t.Errorf("the times are %s", got)
+	}
+	b.check(second(chromedp.Call(b.ctx, emulation.SetEmulatedMedia,
+		emulation.SetEmulatedMediaParams{Media: "print"})))
+	if clock := ask[string](b, `document.querySelector(".clock").innerText`); !strings.HasPrefix(clock, "CE") {
+		t.Errorf("on paper, the clock is %s", clock)
 	}
 }
 

@@ -79,6 +79,7 @@ function tick() {
     if (spokenEl) write(spokenEl, spoken(t - at));
   }
   for (const bar of bars) if (onScreen.has(bar)) move(bar, t - Date.parse(bar.dataset.at));
+  write($("clock").previousSibling, zone(t) + " ");
   write($("clock"), stamp(t).slice(11, reducedMotion.matches ? 16 : 19));
   write($("day"), stamp(t).slice(0, 10));
   if (failures > 1) write($("lost"), `Lost contact with the dashboard ${short(Date.now() - contacted)} ago, retrying in ${short(Math.max(1000, retryAt - Date.now()))}.`);
@@ -105,19 +106,29 @@ function run() {
   timer = setTimeout(run, 1000 - (now() % 1000) + 2);
 }
 
-// UTC or local time.
+// UTC or local time, with the name of its zone, because an hour comes twice when clocks change.
+const zones = new Intl.DateTimeFormat([], { timeZoneName: "short" });
+const zone = (t) => (local ? zones.formatToParts(t).find((part) => part.type === "timeZoneName").value : "UTC");
 let local = stored("zone") === "local";
 function stamp(t) {
   return new Date(t - local * new Date(t).getTimezoneOffset() * 60000).toISOString().slice(0, 19).replace("T", " ");
 }
+const full = (t) => `${stamp(t)} ${zone(t)}`;
+
+// The time of a tick in a chart, with its zone only if the same time comes twice.
+function hour(t) {
+  const twice = [-36e5, 36e5].some((ms) => stamp(t + ms) === stamp(t));
+  return stamp(t).slice(11, 16) + (twice ? ` ${zone(t).replace("GMT", "")}` : "");
+}
+
 function absolutes() {
   $("zone").ariaPressed = local;
   for (const el of all(".abs")) {
-    el.at ??= Date.parse(el.textContent.replace(" UTC", "Z").replace(" ", "T"));
-    write(el, stamp(el.at) + (local ? "" : " UTC"));
+    el.at ??= Date.parse(el.dataset.hour || el.textContent.replace(" UTC", "Z").replace(" ", "T"));
+    write(el, el.dataset.hour ? hour(el.at) : full(el.at));
   }
+  for (const el of all(".zone")) write(el, zone(now()));
   for (const el of all("time[title]")) el.removeAttribute("title");
-  write($("clock").previousSibling, local ? "local " : "UTC ");
 }
 function nextZone() {
   local = !local;
@@ -459,7 +470,7 @@ document.addEventListener("change", (e) => {
 document.addEventListener("mouseover", (e) => {
   offer(e.target);
   const el = e.target.closest("time");
-  if (el && !el.title) el.title = stamp(Date.parse(el.dateTime)) + (local ? "" : " UTC");
+  if (el && !el.title) el.title = full(Date.parse(el.dateTime));
 });
 document.addEventListener("visibilitychange", () => {
   run();
@@ -477,4 +488,4 @@ announce(one(".headline.stale"));
 const forms = () => import("./forms.js");
 if (one("textarea")) forms();
 
-export { isInUse, tick, words };
+export { full, hour, isInUse, tick, words };

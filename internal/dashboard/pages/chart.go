@@ -3,12 +3,10 @@ package pages
 import (
 	"cmp"
 	"math"
-	"slices"
 	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
-
-	"github.com/cespare/xxhash/v2"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/app"
 	"github.com/clustermutex/unlocker/internal/dashboard/timeline"
@@ -18,27 +16,23 @@ import (
 
 // chart is the timeline as drawn: a lane for each lock or process, time to the right, now at the edge.
 type chart struct {
-	Windows    []Link
-	Lanes      []laneView
-	More       int // lanes that are left out
-	Ticks      []tickView
-	Now        string
-	Owners     []ownerKey
-	Rows       []chartRow
-	MoreRows   int    // rows that are left out
-	JSON       string // all of it, for programs
-	Notes      []string
-	Unknown    []stretchView // about which nothing is known
-	UnknownNow []stretchView // the last of Unknown if it still goes on: drawn over everything
+	Windows  []Link
+	Lanes    []laneView
+	More     int // lanes that are left out
+	Ticks    []tickView
+	Rows     []chartRow
+	MoreRows int    // rows that are left out
+	JSON     string // all of it, for programs
+	Notes    []string
+	Unknown  []stretchView // about which nothing is known
 }
 
 // laneView is a lane: its label and its drawing. Places across are percentages, places down are pixels.
 type laneView struct {
 	Name, URL string
-	Note      string // what was lost in it
+	Note      string // who holds it, and how long was waited for it
 	Height    int
 	Bars      []barView
-	Overflow  []overflowView
 }
 
 type stretchView struct{ X, Width string }
@@ -47,52 +41,50 @@ type stretchView struct{ X, Width string }
 type barView struct {
 	stretchView
 	Y, Height int
-	Class     string // of its owner
-	URL       string
+	URL       string // of a hold
 	Title     string
 	Late      stretchView
-	Mark      string // icon of how it ended
-	End       string // where it is
-	MarkY     int
-	Text      string
-	WideOnly  bool // Text does not fit a phone
+	Label     label  // its owner
+	Mark      label  // the icon of how it ended
+	End       string // where the mark is
 }
 
-// overflowView is a count of bars for which there is no row.
-type overflowView struct {
-	X, Text, Title string
-	Y              int
+// label is what fits into a chart on a large screen. WideOnly says that it does not on a phone.
+type label struct {
+	Text     string
+	WideOnly bool
 }
 
-type tickView struct{ X, Text string }
-
-type ownerKey struct{ Class, Name string }
+type tickView struct {
+	X     string
+	At    time.Time
+	Label label
+}
 
 // chartBuilder has what all lanes of a chart are drawn with.
 type chartBuilder struct {
-	p       *Pages
-	span    timeline.Span
-	at      app.Viewpoint
-	colours map[string]int
-	byLock  bool // a lane is a lock
+	p      *Pages
+	span   timeline.Span
+	at     app.Viewpoint
+	byLock bool // a lane is a lock
 }
 
 // The geometry, in pixels.
 const (
-	lineHeight     = 3
-	lineStep       = 4
-	barHeight      = 16
-	thinBar        = 10 // where several hold a lock
-	overflowHeight = 12
-	minLane        = 24
+	lineHeight = 3
+	lineStep   = 4
+	barHeight  = 16
+	barStep    = 18
+	minLane    = 24
 
-	// text of a bar is written where it fits a chart of this width, and the other one on a phone
-	wide, narrow = 900., 330.
-	glyph        = 6.6
+	// the least width of a chart on a large screen, and on a phone
+	wide, narrow = 750., 290.
+
+	glyph     = 6.6
+	markWidth = 18.
+	tickRoom  = 42. // half a time, and "now"
 
 	maxBars = 1200 // that are drawn: more would not be told apart, and make the page slow
-
-	colours = 8
 )
 
 func (d *chartBuilder) build(all []timeline.Interval, options timeline.Options) *chart {
@@ -100,73 +92,25 @@ func (d *chartBuilder) build(all []timeline.Interval, options timeline.Options) 
 	options.Bars = maxBars
 	options.AsOf = d.at.AsOf
 	laid := timeline.NewChart(all, options)
-	v := &chart{More: laid.More, Ticks: ticks(d.span), Now: "now " + d.span.To.UTC().Format("15:04")}
-	d.assignColours(laid.Lanes, v)
+	v := &chart{More: laid.More, Ticks: ticks(d.span)}
 	for n := range laid.Lanes {
 		v.Lanes = append(v.Lanes, d.lane(&laid.Lanes[n]))
 	}
 	for _, s := range laid.Unknown {
-		v.Unknown = append(v.Unknown, at(s))
-	}
-	if n := len(v.Unknown); n > 0 && d.at.Stale { // the last one goes on
-		v.UnknownNow = v.Unknown[n-1:]
+		v.Unknown = append(v.Unknown, visible(s))
 	}
 	v.fillRows(d, laid.Lanes)
 	return v
 }
 
-// assignColours gives each owner in the chart a colour: by its name, so that it seldom changes, and another one than
-// the others have, while there are any.
-func (d *chartBuilder) assignColours(all []timeline.Lane, v *chart) {
-	d.colours = map[string]int{}
-	var owners []string
-	for n := range all {
-		for _, i := range all[n].All {
-			if _, known := d.colours[i.Owner]; !known {
-				d.colours[i.Owner] = 0
-				owners = append(owners, i.Owner)
-			}
-		}
-	}
-	slices.Sort(owners)
-	taken := [colours]int{}
-	for n, owner := range owners {
-		c := int(xxhash.Sum64String(owner) >> 16 % colours)
-		for taken[c] > n/colours {
-			c = (c + 1) % colours
-		}
-		taken[c]++
-		d.colours[owner] = c
-		if n < maxKeys {
-			v.Owners = append(v.Owners, ownerKey{d.class(owner), cmp.Or(owner, "unknown")})
-		}
-	}
-}
-
-// maxKeys is how many owners the key names.
-const maxKeys = 12
-
-func (d *chartBuilder) class(owner string) string { return "o" + strconv.Itoa(d.colours[owner]) }
-
-// lane draws a lane: what has no line on top, below it the lines of waits, below them the bars of holds.
+// lane draws a lane: the lines of waits, below them the bars of holds.
 func (d *chartBuilder) lane(l *timeline.Lane) laneView {
-	first := l.All[0]
-	v := laneView{Note: d.note(l)}
+	v := laneView{Name: processName(l.All[0]), Note: d.note(l)}
 	if d.byLock {
 		v.Name = text.Clip(l.Name, app.MaxNameShown)
 		v.URL = d.p.app.URLs.Lock(l.Name, "")
-	} else {
-		v.Name = processName(first)
 	}
 	y := 2
-	if len(l.Overflow) > 0 {
-		for n := range l.Overflow {
-			b := &l.Overflow[n]
-			v.Overflow = append(v.Overflow, overflowView{percentage(min(b.X, 94)), "+" + strconv.Itoa(b.N),
-				text.Thousands(b.N) + " more at a time, " + d.during(b.From, b.To), y + overflowHeight - 3})
-		}
-		y += overflowHeight
-	}
 	for _, row := range l.WaitRows {
 		for n := range row {
 			v.Bars = append(v.Bars, d.bar(&row[n], y, lineHeight))
@@ -176,75 +120,88 @@ func (d *chartBuilder) lane(l *timeline.Lane) laneView {
 	if len(l.WaitRows) > 0 {
 		y += 2
 	}
-	height := barHeight
-	if len(l.HoldRows) > 1 {
-		height = thinBar
-	}
 	for _, row := range l.HoldRows {
+		marked := 0. // the end of the last mark
 		for n := range row {
-			v.Bars = append(v.Bars, d.bar(&row[n], y, height))
+			bar := d.bar(&row[n], y, barHeight)
+			bar.addHold(d, &row[n], marked)
+			if bar.Mark.Text != "" {
+				marked = row[n].X + row[n].Width
+			}
+			v.Bars = append(v.Bars, bar)
 		}
-		y += height + 2
+		y += barStep
 	}
 	v.Height = max(minLane, y+2)
 	return v
 }
 
-// note sums a lane up: how much time was lost at a lock, or what a process does now.
+// note says who holds a lock and how long was waited for it, or what a process does now.
 func (d *chartBuilder) note(l *timeline.Lane) string {
+	said := ""
 	switch {
-	case l.TimeLost >= time.Second && d.byLock:
-		return text.Duration(l.TimeLost) + " lost"
-	case l.IsHeld && d.byLock:
-		return "held"
-	case l.IsHeld:
-		return "holds it"
+	case len(l.Holders) > 1 && d.byLock:
+		said = text.Thousands(len(l.Holders)) + " hold it"
+	case len(l.Holders) > 0 && d.byLock:
+		said = "held by " + text.Visible(cmp.Or(l.Holders[0].Owner, "unknown"))
+	case len(l.Holders) > 0:
+		said = "holds it"
 	case l.HasWaiters && !d.byLock:
-		return "waits"
+		said = "waits"
 	}
-	return ""
+	notes := []string{said}
+	if l.TimeWaited >= time.Second && d.byLock {
+		notes = append(notes, "waited "+text.Duration(l.TimeWaited))
+	}
+	if l.Undrawn > 0 {
+		notes = append(notes, text.Thousands(l.Undrawn)+" more not drawn")
+	}
+	return strings.Join(nonEmpty(notes...), ", ")
 }
 
 // bar draws a hold, a wait, or several that are too short to be told apart.
 func (d *chartBuilder) bar(b *timeline.Bar, y, height int) barView {
-	place := timeline.PercentRange{X: b.X, Width: max(b.Width, timeline.MinBarWidth)}
-	v := barView{stretchView: at(place), Y: y, Height: height, Class: d.class(b.Owner), Title: d.barTitle(b)}
-	if b.Mixed {
-		v.Class = "mixed"
-	}
-	if b.Wait {
-		return v
-	}
-	v.URL = d.p.app.URLs.Lock(b.Name, b.HistoryID())
-	if b.Late.Width > 0 {
-		v.Late = at(timeline.PercentRange{X: b.Late.X, Width: max(b.Late.Width, timeline.MinBarWidth)})
-	}
-	if b.Ended != "" {
-		v.Mark = app.EndedIcon(locks.EndedWord(b.Ended))
-		v.End = percentage(b.X + b.Width)
-		v.MarkY = y + height/2
-	}
-	label := text.Visible(b.Owner)
-	switch n := float64(utf8.RuneCountInString(label))*glyph + 8; {
-	case b.N > 1 || height < barHeight || b.Width/100*wide < n:
-	case b.Width/100*narrow < n:
-		v.Text, v.WideOnly = label, true
-	default:
-		v.Text = label
-	}
-	return v
+	return barView{stretchView: visible(b.PercentRange), Y: y, Height: height, Title: d.barTitle(b)}
 }
 
-// at is a stretch as the drawing wants it.
-func at(s timeline.PercentRange) stretchView {
-	return stretchView{percentage(s.X), percentage(s.Width)}
+// addHold adds what only holds have. Its label is left of the stripes and of the mark; marks do not cover each other:
+// the last one before this ends at marked.
+func (v *barView) addHold(d *chartBuilder, b *timeline.Bar, marked float64) {
+	v.URL = d.p.app.URLs.Lock(b.Name, b.HistoryID())
+	room := b.Width
+	if b.Late.Width > 0 {
+		room = b.Late.X - b.X
+		v.Late = visible(b.Late)
+	}
+	if b.N == 1 && d.byLock {
+		owner := text.Visible(b.Owner)
+		v.Label = fit(owner, float64(utf8.RuneCountInString(owner))*glyph+markWidth, room)
+	}
+	if b.Ended != "" {
+		v.Mark = fit(app.EndedIcon(locks.EndedWord(b.Ended)), markWidth, b.X+b.Width-marked)
+		v.End = percentage(b.X + b.Width)
+	}
+}
+
+// fit returns a label of a width in pixels for a place of a width in percent: none if it does not fit.
+func fit(text string, width, room float64) label {
+	if width > room/100*wide {
+		return label{}
+	}
+	return label{text, width > room/100*narrow}
+}
+
+// visible returns a stretch that is wide enough to be seen.
+func visible(s timeline.PercentRange) stretchView {
+	width := max(s.Width, timeline.MinBarWidth)
+	return stretchView{percentage(min(s.X, 100-width)), percentage(width)}
 }
 
 func percentage(f float64) string {
 	return strconv.FormatFloat(math.Round(f*100)/100, 'f', -1, 64) + "%"
 }
 
-// ticks are the times that the axis names.
+// ticks are the times that the axis names: those that leave room for "now" at its end.
 func ticks(s timeline.Span) (marks []tickView) {
 	whole := s.To.Sub(s.From)
 	step := 5 * time.Minute
@@ -254,10 +211,8 @@ func ticks(s timeline.Span) (marks []tickView) {
 		}
 	}
 	for t := s.From.Truncate(step).Add(step); t.Before(s.To); t = t.Add(step) {
-		x := 100 * float64(t.Sub(s.From)) / float64(whole)
-		if x > 3 && x < 75 { // the edge has a name of its own
-			marks = append(marks, tickView{percentage(x), t.UTC().Format("15:04")})
-		}
+		x := s.PercentOf(s.From, t).Width
+		marks = append(marks, tickView{percentage(x), t, fit(t.UTC().Format("15:04"), tickRoom, min(x, 100-x))})
 	}
 	return marks
 }

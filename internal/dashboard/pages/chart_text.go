@@ -16,7 +16,7 @@ type chartRow struct {
 	Lane, URL  string
 	Who        string
 	What       string
-	From, Till string
+	From, Till time.Time
 	Length     string
 }
 
@@ -120,11 +120,8 @@ func (v *chart) fillRows(d *chartBuilder, all []timeline.Lane) {
 	v.MoreRows = max(0, len(rows)-maxChartRows)
 	for _, r := range rows[:len(rows)-v.MoreRows] {
 		view := chartRow{Lane: text.Clip(r.Lock, app.MaxNameShown), Who: processName(r.Interval),
-			From: d.clock(r.Begin),
+			From: r.Begin, Till: r.End,
 			What: outcome(r.Interval), Length: text.Duration(end(r).Sub(r.Begin))}
-		if !r.End.IsZero() {
-			view.Till = d.clock(r.End)
-		}
 		if !r.Wait {
 			view.URL = d.p.app.URLs.Lock(r.Name, r.HistoryID())
 		}

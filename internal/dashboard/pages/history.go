@@ -89,8 +89,7 @@ func (p *Pages) endingChips(q *locks.Query, all []metadata.Ending) []endingChip 
 
 // endingView is an ended hold in the history, or a gap in the watch.
 type endingView struct {
-	Gap         bool
-	From, To    string // of the gap
+	Gap         *timeline.Span
 	Word        string // how it ended
 	Name        string
 	URL         string
@@ -101,7 +100,9 @@ type endingView struct {
 	Held        string
 	Alerted     bool
 	By, Why     string
-	Done        []string // what others than its holder did to it, in sentences
+	Done        []string     // what others than its holder did to it, in sentences
+	Equal       []endingView // earlier holds of the lock that ended alike, newest first
+	lock        string
 	at          time.Time
 }
 
@@ -113,7 +114,7 @@ func (p *Pages) endingView(e *metadata.Ending, at app.Viewpoint) endingView {
 		Began:   at.Since(e.LockedAt.Time), Ended: at.Since(e.EndedAt.Time), By: text.Clip(e.By, app.MaxLineShown),
 		Why:     text.Clip(e.Reason, app.MaxLineShown),
 		Done:    describePastActions(e, at.Now),
-		Alerted: locks.HadAlerted(e), at: e.EndedAt.Time}
+		Alerted: locks.HadAlerted(e), lock: e.Name, at: e.EndedAt.Time}
 	if !e.LockedAt.IsZero() && !e.EndedAt.IsZero() {
 		v.Held = text.Duration(e.EndedAt.Sub(e.LockedAt.Time))
 	}
@@ -140,6 +141,7 @@ func (p *Pages) ServeHistory(r *app.Request) (app.Answer, error) {
 	if len(asked.Query.Terms) == 0 {
 		v.Endings = withGaps(v.Endings, gaps, asked.After.At, found.Next.At)
 	}
+	v.Endings = foldEqual(v.Endings)
 	return p.app.Render("history", v)
 }
 
@@ -147,11 +149,51 @@ func (p *Pages) ServeHistory(r *app.Request) (app.Answer, error) {
 func withGaps(list []endingView, gaps []timeline.Span, newest, oldest time.Time) []endingView {
 	for _, g := range gaps {
 		if (newest.IsZero() || g.From.Before(newest)) && (oldest.IsZero() || !g.From.Before(oldest)) {
-			list = append(list, endingView{Gap: true, From: app.UTC(g.From), To: app.TimeOfDay(g.To), at: g.From})
+			list = append(list, endingView{Gap: &g, at: g.From})
 		}
 	}
 	slices.SortStableFunc(list, func(a, b endingView) int { return b.at.Compare(a.at) })
 	return list
+}
+
+// foldEqual folds each ending into the one above of the same lock, if they are equal and no gap is between them.
+func foldEqual(list []endingView) (folded []endingView) {
+	latest := map[string]int{}
+	for _, e := range list {
+		n, known := latest[e.lock]
+		switch {
+		case e.Gap != nil:
+			clear(latest)
+		case known && folded[n].equals(&e):
+			folded[n].Equal = append(folded[n].Equal, e)
+			continue
+		default:
+			latest[e.lock] = len(folded)
+		}
+		folded = append(folded, e)
+	}
+	for n := range folded { // two are no longer than one with a fold
+		if e := &folded[n]; len(e.Equal) == 1 {
+			folded = append(folded, e.Equal...)
+			e.Equal = nil
+		}
+	}
+	slices.SortStableFunc(folded, func(a, b endingView) int { return b.at.Compare(a.at) })
+	return folded
+}
+
+// equals reports whether two holds of a lock ended alike, and nothing else happened to them.
+func (v *endingView) equals(o *endingView) bool {
+	return v.Word == o.Word && v.Owner == o.Owner && v.Alerted == o.Alerted && v.By == o.By && v.Why == o.Why &&
+		len(v.Done) == 0 && len(o.Done) == 0
+}
+
+// First is the earliest of the holds that are shown as one.
+func (v *endingView) First() *endingView {
+	if len(v.Equal) == 0 {
+		return v
+	}
+	return &v.Equal[len(v.Equal)-1]
 }
 
 // auditPage shows what operators did to whose holds.

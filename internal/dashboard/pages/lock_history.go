@@ -3,6 +3,7 @@ package pages
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/app"
@@ -30,6 +31,8 @@ type event struct {
 	Said  app.RichText
 	URL   string   // the page of the hold
 	Notes []string // more about it, visible text
+	Equal []event  // earlier endings that are alike
+	First *event   // the earliest of them
 	at    time.Time
 }
 
@@ -42,7 +45,8 @@ const (
 func (p *Pages) lockHistory(r *app.Request, lock *app.Lock) lockHistory {
 	at := lock.Viewpoint(r.Viewpoint())
 	l := lockHistory{URL: p.app.URLs.To("history", "q", locks.Exactly("name", lock.Name))}
-	l.addPast(p, r, lock.Name, at)
+	gaps, _ := p.app.History.WatchGaps(r.Now, r.Fresh)
+	l.addPast(p, r, lock.Name, gaps, at)
 	holders := lock.Shares
 	if lock.Row != nil {
 		holders = []*locks.Row{lock.Row}
@@ -51,8 +55,6 @@ func (p *Pages) lockHistory(r *app.Request, lock *app.Lock) lockHistory {
 		l.addHold(p, row, row.Name != lock.Name, at)
 	}
 	l.addWaiters(lock.Waiters, at)
-	gaps, _ := p.app.History.WatchGaps(r.Now, r.Fresh)
-	l.addGaps(gaps)
 	reach := p.app.History.CompleteSince(r.Now)
 	l.add(at, "gap", reach, app.Plain("This dashboard started watching; earlier releases are not known"))
 	slices.SortStableFunc(l.Events, func(a, b event) int { return b.at.Compare(a.at) })
@@ -144,50 +146,50 @@ func (l *lockHistory) addWaiters(queue []metadata.Waiter, at app.Viewpoint) {
 	}
 }
 
-// addPast adds the holds that are over.
-func (l *lockHistory) addPast(p *Pages, r *app.Request, name string, at app.Viewpoint) {
+// addPast adds the holds that are over, and the gaps in which nothing was seen.
+func (l *lockHistory) addPast(p *Pages, r *app.Request, name string, gaps []timeline.Span, at app.Viewpoint) {
 	all, err := p.app.History.Endings(r.Context(), r.Now, name)
 	l.ReadError = p.app.ReadErrorText(err)
 	l.past = all
-	for i := range all {
-		e := &all[i]
-		if l.More = i >= maxHistoryHolds; !l.More {
-			l.addEnding(p, e, e.Name != name, at)
+	l.More = len(all) > maxHistoryHolds
+	var views []endingView
+	for i := range all[:min(len(all), maxHistoryHolds)] {
+		views = append(views, p.endingView(&all[i], at))
+	}
+	for _, v := range foldEqual(withGaps(views, gaps, time.Time{}, time.Time{})) {
+		switch {
+		case v.Gap != nil:
+			said := "Not watching from " + app.UTC(v.Gap.From) + " to " + app.TimeOfDay(v.Gap.To) +
+				": a hold that began and ended in this time is missing"
+			l.Events = append(l.Events, event{Class: "gap", at: v.at, Said: app.Plain(said)})
+		case !v.at.IsZero():
+			l.Events = append(l.Events, endedEvent(&v, name))
 		}
 	}
 }
 
-func (l *lockHistory) addEnding(p *Pages, e *metadata.Ending, named bool, at app.Viewpoint) {
-	v := p.endingView(e, at)
-	said := processText(e.Owner, e.Hostname, e.PID)
-	if named {
+// endedEvent is the end of a hold of a lock or of one of its shares.
+func endedEvent(v *endingView, lock string) event {
+	said := processText(v.Owner, v.Host, 0)
+	if v.lock != lock {
 		said = said.Plain(" with ").Value(v.Name)
 	}
+	said = said.Plain(" held it")
 	if v.Held != "" {
-		said = said.Plain(" held it for " + v.Held)
+		said = said.Plain(" for " + v.Held)
 		if v.Alerted {
 			said = said.Plain(", longer than expected")
 		}
-	} else {
-		said = said.Plain(" held it")
 	}
 	why := text.Visible(v.Why)
 	if v.By != "" {
-		why = "by " + text.Visible(v.By)
-		if v.Why != "" {
-			why += ": " + text.Visible(v.Why)
-		}
+		why = strings.TrimSuffix("by "+text.Visible(v.By)+": "+why, ": ")
 	}
-	ended := l.add(at, "ended", e.EndedAt.Time, said, append([]string{text.Visible(v.Purpose), why}, v.Done...)...)
-	ended.Badge = v.Word
-	ended.URL = v.URL
-}
-
-// addGaps adds the times in which nothing was seen.
-func (l *lockHistory) addGaps(gaps []timeline.Span) {
-	for _, g := range gaps {
-		said := "Not watching from " + app.UTC(g.From) + " to " + app.TimeOfDay(g.To) +
-			": a hold that began and ended in this time is missing"
-		l.Events = append(l.Events, event{Class: "gap", at: g.From, Said: app.Plain(said)})
+	e := event{Class: "ended", When: v.Ended, Badge: v.Word, Said: said, URL: v.URL, at: v.at,
+		Notes: nonEmpty(append([]string{text.Visible(v.Purpose), why}, v.Done...)...)}
+	for i := range v.Equal {
+		e.Equal = append(e.Equal, endedEvent(&v.Equal[i], lock))
+		e.First = &e.Equal[i]
 	}
+	return e
 }

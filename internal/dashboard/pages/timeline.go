@@ -32,18 +32,26 @@ func windows() []window {
 		{"24h", "24 h", timeline.MaxAge}}
 }
 
-// windowOf is the window that a request asks for; ok is false where it asks for none.
-func windowOf(r *app.Request) (w window, ok bool, err error) {
+// windowOf is the window that a request asks for, or the standard one.
+func windowOf(r *app.Request, standard window) (window, error) {
 	asked := r.URL.Query().Get("window")
 	if asked == "" {
-		return windows()[1], false, nil
+		return standard, nil
 	}
 	for _, w := range windows() {
 		if w.param == asked {
-			return w, true, nil
+			return w, nil
 		}
 	}
-	return window{}, false, app.BadQuery("window: wants 15m, 1h, 6h or 24h")
+	return standard, app.BadQuery("window: wants 15m, 1h, 6h or 24h")
+}
+
+// watchedWindow is the last hour or, until the dashboard has watched for an hour, the last 15 minutes.
+func watchedWindow(r *app.Request) window {
+	if _, since := r.App.History.WatchGaps(r.Now, r.Fresh); r.Now.Sub(since) < time.Hour {
+		return windows()[0]
+	}
+	return windows()[1]
 }
 
 // How many lanes a chart of locks has, and one of processes.
@@ -53,7 +61,7 @@ const (
 )
 
 func (p *Pages) ServeTimeline(r *app.Request) (app.Answer, error) {
-	past, err := p.LoadTimeline(r)
+	past, err := p.loadTimeline(r, watchedWindow(r))
 	if err != nil {
 		return app.Answer{}, err
 	}
@@ -63,7 +71,7 @@ func (p *Pages) ServeTimeline(r *app.Request) (app.Answer, error) {
 	v.Clear = p.app.URLs.To("timeline", "window", v.Window)
 	d := p.newChartBuilder(r, past.window)
 	d.byLock = true
-	v.Chart = d.build(past.All, timeline.Options{Lanes: maxLockLanes, Order: timeline.ByTimeLost,
+	v.Chart = d.build(past.All, timeline.Options{Lanes: maxLockLanes, Order: timeline.ByTimeWaited,
 		Lane:    func(i *timeline.Interval) string { return i.Lock },
 		Unknown: r.Unwatched()})
 	v.Chart.addWindows(past.window, func(w string) string {
@@ -84,12 +92,16 @@ type Timeline struct {
 	window           window
 }
 
-// LoadTimeline loads the timeline that the parameters window and q ask for.
+// LoadTimeline loads the timeline that the parameters window and q ask for. Without a window, it is the last hour.
 func (p *Pages) LoadTimeline(r *app.Request) (Timeline, error) {
+	return p.loadTimeline(r, windows()[1])
+}
+
+func (p *Pages) loadTimeline(r *app.Request, standard window) (Timeline, error) {
 	if _, err := r.Loaded(); err != nil {
 		return Timeline{}, err
 	}
-	w, _, err := windowOf(r)
+	w, err := windowOf(r, standard)
 	if err != nil {
 		return Timeline{}, err
 	}
@@ -152,10 +164,7 @@ func (p *Pages) lockChart(r *app.Request, lock *app.Lock, all []timeline.Interva
 	if len(all) == 0 {
 		return nil
 	}
-	w, chosen, err := windowOf(r)
-	if !chosen || err != nil {
-		w = shortestFitting(all, r.Now)
-	}
+	w, _ := windowOf(r, shortestFitting(all, r.Now))
 	d := p.newChartBuilder(r, w)
 	d.at = lock.Viewpoint(r.Viewpoint())
 	v := d.build(all, timeline.Options{Lanes: maxProcessLanes, Order: byRecency,
@@ -196,7 +205,7 @@ func shortestFitting(all []timeline.Interval, now time.Time) window {
 func byRecency(a, b *timeline.Lane) int {
 	rank := func(l *timeline.Lane) int {
 		switch {
-		case l.IsHeld:
+		case len(l.Holders) > 0:
 			return 0
 		case l.HasWaiters:
 			return 1

@@ -16,7 +16,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// waitingPage shows the locks with waiters, the one with the most time lost first.
+// waitingPage shows the locks with waiters, the one with the most waiting time first.
 type waitingPage struct {
 	app.SearchPage
 	Locks   []contention

@@ -12,7 +12,7 @@ import (
 // Limits of a lane.
 const (
 	MaxWaitRows = 6 // waits, one above the other
-	MaxHoldRows = 4 // holds of one lock at a time; further ones are counted
+	MaxHoldRows = 4 // holds of one lock at a time
 )
 
 // Span is a stretch of time.
@@ -44,17 +44,17 @@ type Chart struct {
 
 // Lane is what happened to one lock, or what one process did.
 type Lane struct {
-	Name               string
-	TimeLost, TimeHeld time.Duration // in sum, of all who waited and held
-	Wrong              int           // holds that were late or did not end by a release
-	Last               time.Time     // when something of it ended, or is known to have lasted
-	First              time.Time
-	IsHeld             bool        // something is held now
-	HasWaiters         bool        // there are waiters now
-	HoldRows           [][]Bar     // of holds
-	WaitRows           [][]Bar     // of waits
-	Overflow           []Bar       // waits and holds for which there is no row
-	All                []*Interval // by their beginning
+	Name                 string
+	TimeWaited, TimeHeld time.Duration // in sum, of all who waited and held
+	Wrong                int           // holds that were late or did not end by a release
+	Last                 time.Time     // when something of it ended, or is known to have lasted
+	First                time.Time
+	Holders              []*Interval // current holds
+	HasWaiters           bool        // there are waiters now
+	HoldRows             [][]Bar     // of holds
+	WaitRows             [][]Bar     // of waits
+	Undrawn              int         // waits and holds for which there is no row
+	All                  []*Interval // by their beginning
 }
 
 // PercentRange is a part of the width of a chart, in percent.
@@ -67,7 +67,6 @@ type Bar struct {
 	N         int          // how many it stands for
 	Late      PercentRange // the part past the alert; no width: none
 	Ended     string       // how it ended, if not by a release: of several, the gravest
-	Mixed     bool         // of several owners
 	From, To  time.Time
 }
 
@@ -104,9 +103,9 @@ func NewChart(all []Interval, p Options) Chart {
 	return chart
 }
 
-// ByTimeLost puts the lane first at which most time was lost, then those where something went wrong, then the busiest.
-func ByTimeLost(a, b *Lane) int {
-	return cmp.Or(cmp.Compare(b.TimeLost, a.TimeLost), cmp.Compare(b.Wrong, a.Wrong),
+// ByTimeWaited puts the lane first with most waiting time, then those where something went wrong, then the busiest.
+func ByTimeWaited(a, b *Lane) int {
+	return cmp.Or(cmp.Compare(b.TimeWaited, a.TimeWaited), cmp.Compare(b.Wrong, a.Wrong),
 		cmp.Compare(b.TimeHeld, a.TimeHeld))
 }
 
@@ -118,15 +117,16 @@ func (l *Lane) add(i *Interval, p *Options) {
 	last := i.End
 	if last.IsZero() {
 		last = p.AsOf
-		l.HasWaiters = l.HasWaiters || i.Wait
-		l.IsHeld = l.IsHeld || !i.Wait
+		if l.HasWaiters = l.HasWaiters || i.Wait; !i.Wait {
+			l.Holders = append(l.Holders, i)
+		}
 	}
 	if last.After(l.Last) {
 		l.Last = last
 	}
 	length := i.LengthWithin(p.From, p.AsOf)
 	if i.Wait {
-		l.TimeLost += length
+		l.TimeWaited += length
 		return
 	}
 	l.TimeHeld += length
@@ -141,12 +141,12 @@ func severity(ended string) int {
 		1
 }
 
-// PercentOf returns the part of s that from and to cover, in percent; a zero to is the end of s.
+// PercentOf returns the part of s that from and to cover, in percent.
 func (s Span) PercentOf(from, to time.Time) PercentRange {
 	if from.Before(s.From) {
 		from = s.From
 	}
-	if to.IsZero() || to.After(s.To) {
+	if to.After(s.To) {
 		to = s.To
 	}
 	whole := float64(s.To.Sub(s.From))
@@ -170,36 +170,34 @@ func (p *Chart) fill(options *Options) {
 }
 
 func (l *Lane) fill(p *Options, narrow float64) (bars int) {
-	var rows, lines, beyond barRows
-	rows.maxRows = MaxHoldRows
-	lines.maxRows = MaxWaitRows
+	holds := barRows{maxRows: MaxHoldRows}
+	waits := barRows{maxRows: MaxWaitRows}
+	l.Undrawn = 0
 	for _, i := range l.All {
-		bar := newBar(i, p.Span, p.AsOf)
-		switch {
-		case i.Wait && lines.place(bar, narrow), !i.Wait && rows.place(bar, narrow):
-		default:
-			beyond.addOverflow(bar, narrow)
+		rows := &holds
+		if i.Wait {
+			rows = &waits
+		}
+		if !rows.place(newBar(i, p), narrow) {
+			l.Undrawn++
 		}
 	}
-	l.HoldRows = rows.rows
-	l.WaitRows = lines.rows
-	l.Overflow = nil
-	if len(beyond.rows) > 0 {
-		l.Overflow = beyond.rows[0]
-	}
-	for _, row := range slices.Concat(l.HoldRows, l.WaitRows, beyond.rows) {
+	l.HoldRows, l.WaitRows = holds.rows, waits.rows
+	for _, row := range slices.Concat(l.HoldRows, l.WaitRows) {
 		bars += len(row)
 	}
 	return bars
 }
 
-func newBar(i *Interval, of Span, asOf time.Time) Bar {
-	b := Bar{PercentRange: of.PercentOf(i.Begin, i.End), Interval: i, N: 1, From: i.Begin, To: i.End}
-	if b.To.IsZero() || b.To.After(of.To) {
-		b.To = of.To
-	}
-	if late := i.LateSince(asOf); !late.IsZero() {
-		b.Late = of.PercentOf(late, i.End)
+// newBar returns the bar of an interval. A current one lasts until it was last confirmed.
+func newBar(i *Interval, p *Options) Bar {
+	end := cmp.Or(i.End, p.AsOf)
+	b := Bar{PercentRange: p.PercentOf(i.Begin, end), Interval: i, N: 1, From: i.Begin, To: end}
+	if late := i.LateSince(p.AsOf); !late.IsZero() {
+		if late.Before(i.Begin) {
+			late = i.Begin
+		}
+		b.Late = p.PercentOf(late, end)
 	}
 	if severity(i.Ended) > 0 {
 		b.Ended = i.Ended

@@ -19,7 +19,7 @@ func minute(n float64) time.Time { return begin.Add(time.Duration(n * float64(ti
 
 func plan(bars int) timeline.Options {
 	return timeline.Options{Span: timeline.Span{From: begin, To: minute(100)}, Lanes: 50, Bars: bars,
-		Order:   timeline.ByTimeLost,
+		Order:   timeline.ByTimeWaited,
 		Lane:    func(i *timeline.Interval) string { return i.Lock },
 		AsOf:    minute(100),
 		Unknown: []timeline.Span{{To: minute(-5)}, {minute(30), minute(40)}}}
@@ -52,7 +52,8 @@ func parse(lines string) (all []timeline.Interval) {
 	return all
 }
 
-// show formats lanes: rows of bars as owner[x+width], * for the number, ~ for the part past the alert.
+// show formats lanes: rows of bars as owner[x+width], * for the number, ~ for the part past the alert, + for those
+// without a row.
 func show(p timeline.Chart) string {
 	var b strings.Builder
 	row := func(bars []timeline.Bar) {
@@ -63,9 +64,6 @@ func show(p timeline.Chart) string {
 			}
 			if bar.Late.Width > 0 {
 				fmt.Fprintf(&b, "~%.4g+%.4g", bar.Late.X, bar.Late.Width)
-			}
-			if bar.Mixed {
-				b.WriteString("%")
 			}
 			b.WriteString(strings.TrimPrefix(" "+bar.Ended, " "))
 		}
@@ -80,9 +78,8 @@ func show(p timeline.Chart) string {
 			b.WriteString(" -")
 			row(bars)
 		}
-		if len(l.Overflow) > 0 {
-			b.WriteString(" +")
-			row(l.Overflow)
+		if l.Undrawn > 0 {
+			fmt.Fprintf(&b, " + %d", l.Undrawn)
 		}
 		b.WriteString("\n")
 	}
@@ -94,10 +91,10 @@ func TestOpenIntervalsCountUntilEtcdWasLastHeard(t *testing.T) {
 	p := plan(100)
 	p.AsOf = minute(80)
 	got := timeline.NewChart(parse("a x 0- @90\na y 60- w\na z 70- @75"), p)
-	want := "a | x[0+100] | z[70+30]~75+25 - y[60+40]\n"
+	want := "a | x[0+80] | z[70+10]~75+5 - y[60+20]\n"
 	l := got.Lanes[0]
-	if show(got) != want || l.TimeLost != 20*time.Minute || l.Wrong != 1 {
-		t.Errorf("lost %v, %d wrong:\n%swant\n%s", l.TimeLost, l.Wrong, show(got), want)
+	if show(got) != want || l.TimeWaited != 20*time.Minute || l.Wrong != 1 {
+		t.Errorf("waited %v, %d wrong:\n%swant\n%s", l.TimeWaited, l.Wrong, show(got), want)
 	}
 }
 
@@ -108,34 +105,22 @@ func TestLayout(t *testing.T) {
 		"cut at both edges":  {"a x -20-", "a | x[0+100]\n"},
 		"one after the other": {"a x 10-20\na y 20-40 !\na z 50-",
 			"a | x[10+10] y[20+20]forced z[50+50]\n"},
-		"past its alert": {"a x 10-20 @15\na y 30-40 @45\na z 50- @90",
-			"a | x[10+10]~15+5 y[30+10] z[50+50]~90+10\n"},
-		"most lost first":   {"a x 0-90\nb x 0-10\nb y 5-10 w", "b | x[0+10] - y[5+5]\na | x[0+90]\n"},
+		"past its alert": {"a x 10-20 @5\na x 20-28 @25\na y 30-40 @45\na z 50- @90",
+			"a | x[10+10]~10+10 x[20+8]~25+3 y[30+10] z[50+50]~90+10\n"},
+		"most waited first": {"a x 0-90\nb x 0-10\nb y 5-10 w", "b | x[0+10] - y[5+5]\na | x[0+90]\n"},
 		"then what was bad": {"a x 0-90\nb x 0-10 !", "b | x[0+10]forced\na | x[0+90]\n"},
 		"waits in lines": {"a x 0-50\na y 10-30 w\na z 20-40 w\na v 30-35 w",
 			"a | x[0+50] - y[10+20] v[30+5] - z[20+20]\n"},
 		"short ones": {"a x 1-1.1\na x 1.2-1.3\na y 1.4-1.5\na y 3-3.1",
-			"a | x[1+0.5]*3% y[3+0.1]\n"},
+			"a | x[1+0.5]*3 y[3+0.1]\n"},
 		"short ones with trouble": {"a x 1-1.1\na x 1.2-1.3 !\na x 1.4-1.5",
 			"a | x[1+0.1] x[1.2+0.1]forced x[1.4+0.1]\n"},
 		"several hold it": {"a x 0-50\na y 10-60\na z 20-70\na u 30-80\na v 40-90\na w 45-46",
-			"a | x[0+50] | y[10+50] | z[20+50] | u[30+50] + v[40+50]*2%\n"},
+			"a | x[0+50] | y[10+50] | z[20+50] | u[30+50] + 2\n"},
 	} {
 		if got := show(timeline.NewChart(parse(test.history), plan(1000))); got != test.want {
 			t.Errorf("%s:\n got %s\nwant %s", name, got, test.want)
 		}
-	}
-}
-
-func TestWaitsBeyondTheVisibleLinesAreCounted(t *testing.T) {
-	var history strings.Builder
-	for n := range 18 {
-		fmt.Fprintf(&history, "a w%d %d- w\n", n, n)
-	}
-	history.WriteString("a x 0-10 w") // before most came
-	l := timeline.NewChart(parse(history.String()), plan(1000)).Lanes[0]
-	if len(l.WaitRows) != timeline.MaxWaitRows || len(l.Overflow) != 1 || l.Overflow[0].N != 12 {
-		t.Errorf("%d lines, beyond them %+v", len(l.WaitRows), l.Overflow)
 	}
 }
 
@@ -182,7 +167,7 @@ func TestRandomHistoryIsDrawnCompletely(t *testing.T) {
 					n += bar.N
 				}
 			}
-			if n > len(l.All) || len(l.Overflow) == 0 && n != len(l.All) {
+			if n+l.Undrawn != len(l.All) {
 				t.Errorf("seed %d, lane %s: %d of %d are drawn", seed, l.Name, n, len(l.All))
 			}
 		}
