@@ -31,6 +31,7 @@ type Config struct {
 
 	Fresh func() protocol.Freshness // how current the view is; before it was heard first, no locks are exported
 
+	Removes  bool                   // whether this unlocker removes locks
 	Excluded func(lock string) bool // locks that are never removed, by their names; nil: none
 	// Disagreements returns how many settings differ between the running unlockers.
 	Disagreements func() int
@@ -123,19 +124,20 @@ func truth(b bool) float64 {
 	return 0
 }
 
-// PolicyInfo returns the constant 1 with the policy of an unlocker as a label.
-func PolicyInfo(policy string) prometheus.Collector {
-	return info("policy_info", "The policy for stale locks, as a label; always 1.", "policy", policy)
+// PolicyInfo returns the constant 1 with the policy of an unlocker as labels.
+func PolicyInfo(policy, abandoned string) prometheus.Collector {
+	return info("policy_info", "The policy for stale locks, and for those of dead holders, as labels; always 1.",
+		prometheus.Labels{"policy": policy, "abandoned": abandoned})
 }
 
 // DashboardInfo returns the constant 1 with the address of the dashboard as a label, for links in alerts. The address
 // has to end with a slash, because the rules append the path of a page.
 func DashboardInfo(url string) prometheus.Collector {
-	return info("dashboard_info", "Configured URL of the dashboard; always 1.", "url", url)
+	return info("dashboard_info", "Configured URL of the dashboard; always 1.", prometheus.Labels{"url": url})
 }
 
-// info returns the constant 1 with one label.
-func info(name, help, label, value string) prometheus.Collector {
+// info returns the constant 1 with labels.
+func info(name, help string, labels prometheus.Labels) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help,
-		ConstLabels: prometheus.Labels{label: value}}, func() float64 { return 1 })
+		ConstLabels: labels}, func() float64 { return 1 })
 }

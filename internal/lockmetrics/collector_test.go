@@ -129,11 +129,13 @@ unlocker_oldest_lock_timestamp_seconds 1.6999964e+09
 `)
 }
 
-func TestNeverRemovedLockIsReportedAsExcluded(t *testing.T) {
+func TestLockIsRemovedUnlessExcluded(t *testing.T) {
 	config := newWorld(lock("calm", time.Hour), lock("late", -time.Minute), lock("later", -time.Minute)).config()
 	config.Excluded = func(lock string) bool { return lock != "later" }
+	config.Removes = true
 	expect(t, lockmetrics.New(config), `
 unlocker_lock_excluded{lock="late"} 1
+unlocker_lock_removed_by_timestamp_seconds{lock="later"} 1.70000358e+09
 `)
 }
 

@@ -17,7 +17,7 @@ type descs struct {
 
 	deadlocks, deadlockSince, unclaimed, unclaimedSince *prometheus.Desc
 
-	lockState, lockedAt, alertAt, autoUnlockAt, aliveAt, lockExcluded, lockInfo, lockWaiters,
+	lockState, lockedAt, alertAt, autoUnlockAt, removedBy, aliveAt, lockExcluded, lockInfo, lockWaiters,
 	dropped *prometheus.Desc
 
 	clockOffset, disputed, holderEnded, acknowledgedUntil *prometheus.Desc
@@ -65,6 +65,9 @@ func newDescs(more []string) descs {
 		lockedAt:     holders("lock_locked_timestamp_seconds", "When the lock was taken, by its holder's clock."),
 		alertAt:      holders("lock_alert_at_timestamp_seconds", "When the lock starts to alert."),
 		autoUnlockAt: holders("lock_auto_unlock_at_timestamp_seconds", "When the lock is due for removal."),
+		removedBy: d("lock_removed_by_timestamp_seconds",
+			"When this program has removed the lock at the latest: its deadline plus what the rules add. Absent if it "+
+				"never removes the lock.", "lock"),
 		aliveAt: d("lock_alive_timestamp_seconds",
 			"When the lock's holder last extended it, by its clock; absent if it never did.", "lock"),
 		lockExcluded: d("lock_excluded", "The lock is never auto-unlocked, by its name (--sweep.exclude); always 1.",

@@ -59,7 +59,7 @@ func (c *Collector) locks(ch chan<- prometheus.Metric, s *locks.Snapshot, now ti
 		gauge(ch, c.d.locks, float64(counts[i]), string(state))
 	}
 	instant(ch, c.d.oldest, s.All.Oldest)
-	shown := c.series(ch, mostOverdue(wanted, c.c.SeriesLimit), now)
+	shown := c.series(ch, mostOverdue(wanted, c.c.SeriesLimit), s.Combined.Policy, now)
 	gauge(ch, c.d.dropped, float64(len(wanted)-shown))
 	gauge(ch, c.d.disputed, float64(disputed))
 	if c.c.Series.names() {
@@ -97,7 +97,8 @@ func (c *Collector) holder(r *metadata.Record, more ...string) []string {
 }
 
 // series exports each lock and returns how many it exported.
-func (c *Collector) series(ch chan<- prometheus.Metric, rows []*locks.Row, now time.Time) int {
+func (c *Collector) series(ch chan<- prometheus.Metric, rows []*locks.Row, policy staleness.Policy,
+	now time.Time) int {
 	// The registry sorts the samples, which is quick if they are sorted already.
 	slices.SortFunc(rows, func(a, b *locks.Row) int { return strings.Compare(a.Name, b.Name) })
 	rows = unlike(rows, label)
@@ -108,10 +109,14 @@ func (c *Collector) series(ch chan<- prometheus.Metric, rows []*locks.Row, now t
 		instant(ch, c.d.lockedAt, r.LockedAt, c.holder(r.Record)...)
 		instant(ch, c.d.alertAt, verdict.AlertAt, c.holder(r.Record)...)
 		instant(ch, c.d.autoUnlockAt, r.UnlockAt(), c.holder(r.Record)...)
+		excluded := c.c.Excluded != nil && c.c.Excluded(r.Name)
+		if c.c.Removes && !excluded {
+			instant(ch, c.d.removedBy, verdict.RemovedBy(policy), name)
+		}
 		if staleness.KeptAlive(r.Record) {
 			instant(ch, c.d.aliveAt, r.DeadlinesWrittenAt(), name)
 		}
-		if c.c.Excluded != nil && c.c.Excluded(r.Name) {
+		if excluded {
 			gauge(ch, c.d.lockExcluded, 1, name)
 		}
 		if r.Purpose != "" {

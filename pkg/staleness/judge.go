@@ -158,13 +158,21 @@ const maxRemovalTime = 5 * time.Second
 // OverdueAt returns the wall time by which unlockers with this policy have removed the lock, unless its record changes
 // or something holds them back. Zero = they do not remove it in its present state.
 func (v Verdict) OverdueAt(p Policy) time.Time {
-	switch {
-	case v.State == Expired:
-		return v.AutoUnlockAt.Add(p.ClockSkew + p.MinWarning + maxRemovalTime)
-	case v.State == Abandoned && !v.RemoveAt.IsZero():
-		return v.RemoveAt.Add(maxRemovalTime)
+	if v.State == Expired || v.State == Abandoned && !v.RemoveAt.IsZero() {
+		return v.RemovedBy(p)
 	}
 	return time.Time{}
+}
+
+// RemovedBy is OverdueAt, but if time goes on until then. Zero = they do not remove the lock.
+func (v Verdict) RemovedBy(p Policy) time.Time {
+	switch {
+	case v.State == Abandoned && !v.RemoveAt.IsZero():
+		return v.RemoveAt.Add(maxRemovalTime)
+	case v.AutoUnlockAt.IsZero():
+		return time.Time{}
+	}
+	return v.AutoUnlockAt.Add(p.ClockSkew + p.MinWarning + maxRemovalTime)
 }
 
 // minHolderTolerance is longer than a write takes to reach us if nothing is wrong: the attempts of a client, plus how

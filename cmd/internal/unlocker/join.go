@@ -76,10 +76,11 @@ func join(o options, etcd *clientv3.Client, log zerolog.Logger) (*components, er
 	shown.Series = lockmetrics.Series(o.series)
 	shown.SeriesLimit = o.seriesLimit
 	shown.Attributes = o.attributes
-	r.metrics = lockmetrics.New(shown)
 	if r.config, err = r.sweeperConfig(o, log); err != nil {
 		return nil, err
 	}
+	shown.Removes = r.config.Mode == sweeper.AutoUnlock
+	r.metrics = lockmetrics.New(shown)
 	if r.pods, err = r.witnessPods(o, log); err != nil {
 		return nil, err
 	}
