@@ -36,7 +36,7 @@ func TestSlackTemplatesEscapeEveryValue(t *testing.T) {
 
 // slackened are the templates that have a copy for Slack.
 func slackened() []string {
-	return []string{"holder", "line", "title", "text", "body", "links"}
+	return []string{"holder", "sentence", "line", "title", "text", "body", "links"}
 }
 
 // slack derives the templates for Slack.

@@ -4,11 +4,19 @@ package alerts
 
 import (
 	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
@@ -88,13 +96,73 @@ func TestPromtoolAcceptsRulesAndTheirTests(t *testing.T) {
 	output(t, nil, promtool, "check", "config", top+"deploy/prometheus/prometheus.example.yml")
 }
 
+// expectedAlerts returns the first alert of each name that the tests of the rules expect: promtool checks that Prometheus
+// sends it so.
+func expectedAlerts(t *testing.T) map[string]told {
+	t.Helper()
+	first := map[string]told{}
+	for _, text := range texts(t, "deploy/prometheus/tests/*.test.yaml") {
+		var rules struct {
+			Tests []struct {
+				Alerts []struct {
+					Name     string `yaml:"alertname"`
+					Expected []struct {
+						Labels      map[string]string `yaml:"exp_labels"`
+						Annotations map[string]string `yaml:"exp_annotations"`
+					} `yaml:"exp_alerts"`
+				} `yaml:"alert_rule_test"`
+			}
+		}
+		proctest.Must(t, yaml.Unmarshal([]byte(text), &rules))
+		for _, test := range rules.Tests {
+			for _, a := range test.Alerts {
+				if _, known := first[a.Name]; !known && len(a.Expected) > 0 {
+					a.Expected[0].Labels["alertname"] = a.Name
+					first[a.Name] = told{Labels: a.Expected[0].Labels, Annotations: a.Expected[0].Annotations}
+				}
+			}
+		}
+	}
+	return first
+}
+
+// TestEveryAlertIsShown renders every alert, firing and resolved, with the shipped templates.
+func TestEveryAlertIsShown(t *testing.T) {
+	t.Parallel()
+	const golden = "testdata/alerts.txt"
+	alerts := expectedAlerts(t)
+	if rules := strings.Count(read(t, "deploy/prometheus/unlocker.rules.yaml"), "- alert: "); len(alerts) != rules {
+		t.Errorf("the tests expect %d of %d alerts", len(alerts), rules)
+	}
+	var all strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(alerts)) {
+		a := alerts[name]
+		for _, status := range []string{"firing", "resolved"} {
+			one := map[string]any{"status": status, "labels": a.Labels, "annotations": a.Annotations,
+				"startsAt": fixed, "endsAt": fixed.Add(9*time.Minute + time.Second)}
+			data, err := json.Marshal(map[string]any{"status": status, "alerts": []any{one}, "commonLabels": a.Labels})
+			proctest.Must(t, err)
+			shown := output(t, nil, tool(t, "amtool"), "template", "render",
+				"--template.glob="+top+"deploy/alertmanager/unlocker.tmpl", "--template.data="+file(t, "data", string(data)),
+				`--template.text={{ template "unlocker.title" . }}{{ "\n" }}{{ template "unlocker.body" . }}`)
+			fmt.Fprintf(&all, "%s, %s:\n%s\n", name, status, strings.TrimRight(shown, "\n")+"\n")
+		}
+	}
+	if *updatePage {
+		proctest.Must(t, os.WriteFile(golden, []byte(all.String()), 0o644))
+	}
+	if diff := cmp.Diff(read(t, "test/alerts/"+golden), all.String()); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestAlertmanagerExampleRoutesAlerts(t *testing.T) {
 	t.Parallel()
 	amtool := tool(t, "amtool")
 	example := top + "deploy/alertmanager/alertmanager.example.yml"
 	output(t, nil, amtool, "check-config", example)
 	for labels, receiver := range map[string]string{
-		"alertname=UnlockerDown severity=critical":                      "pager",
+		"alertname=UnlockerDown severity=critical":                      "pager,chat",
 		"alertname=UnlockerLockExpired severity=critical owner=search":  "pager,search",
 		"alertname=UnlockerLockAlerting severity=warning team=payments": "payments",
 		"alertname=UnlockerLockAlerting severity=warning team=unheard":  "chat",

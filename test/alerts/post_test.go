@@ -82,10 +82,11 @@ func (h hold) alert(name, severity string, starts time.Time, annotations map[str
 func (h hold) overdue(since time.Time) told {
 	h = h.shown()
 	annotations := map[string]string{
-		"summary": "Lock " + h.lock + " is held longer than its holder expected.",
+		"summary":  "Lock " + h.lock + " is held longer than its holder expected.",
+		"resolved": "Lock " + h.lock + " was held longer than its holder expected.",
 		"description": h.owner + " on " + h.host + " took the lock " + h.lock + " and expected to be done by " +
 			instant(since) + ".",
-		"next": "Auto-unlock at " + instant(since.Add(time.Hour)) +
+		"next": "Auto-unlock by " + instant(since.Add(time.Hour)) +
 			", 1h 0m 0s after this alert began, unless the holder extends it.",
 		"waiters": strconv.Itoa(h.waiters),
 	}
@@ -99,7 +100,8 @@ func (h hold) overdue(since time.Time) told {
 func (h hold) expired(due time.Time) told {
 	h = h.shown()
 	return h.alert("UnlockerLockExpired", "critical", due, map[string]string{
-		"summary": "Lock " + h.lock + " is past its deadline and has not been removed.",
+		"summary":  "Lock " + h.lock + " is past its deadline and has not been removed.",
+		"resolved": "Lock " + h.lock + " was past its deadline.",
 		"description": "The lock " + h.lock + " of " + h.owner + " on " + h.host + " was due for removal at " +
 			instant(due) + ". Something keeps the unlockers from removing it, and its waiters keep waiting.",
 		"next":    "It stays until the cause is gone or an operator unlocks it.",

@@ -103,9 +103,9 @@ func TestReceiverMessagesMatchTheDocumentation(t *testing.T) {
 		func() error { return inhibited(r.am, "UnlockerLockAlerting", "search/reindex") })
 
 	post(t, r.am, ended(alerts)...)
-	r.shows("slack resolved", r.wants("/slack#payments", "Resolved: Lock payments/settle"))
-	r.wants("payments-on-call@example.org", "Resolved: Lock payments/settle")
-	r.wants("/slack#locks", "Resolved: ")
+	r.shows("slack resolved", r.wants("/slack#payments", "Resolved after 10m: Lock payments/settle was held"))
+	r.wants("payments-on-call@example.org", "Resolved after 10m: Lock payments/settle was held")
+	r.shows("slack of many, resolved", r.wants("/slack#locks", "Resolved: 50 locks were held"))
 	r.wants("/pagerduty", "event_action: resolve\n")
 	r.wants("/webhook", `"status": "resolved"`)
 
