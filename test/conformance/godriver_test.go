@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/signal"
 	"slices"
@@ -415,7 +416,7 @@ func (d *goDriver) once(ctx context.Context, r goRequest) (map[string]any, error
 	}
 	run := func() (bool, error) { return jobs.OncePer(ctx, d.client, r.Name, seconds(r.Every), work, opts...) }
 	if r.Tick != nil {
-		tick := time.Unix(0, 0).Add(seconds(*r.Tick))
+		tick := time.UnixMicro(int64(math.Round(*r.Tick * 1e6)))
 		run = func() (bool, error) { return jobs.OnceAt(ctx, d.client, r.Name, tick, work, opts...) }
 	}
 	ran, err := run()

@@ -117,10 +117,10 @@ var clientSuites = []suite{
 	}},
 	{"pkg/jobs", []fault{
 		// Jobs that run once.
-		{"period-again", `case «start.After(last.Start)»:`, `true`, "TestJobRunsOncePerPeriod"},
+		{"period-again", `case «tick.After(last.Start)»:`, `true`, "TestJobRunsOncePerPeriod"},
 		{"period-ahead", `case «last.Start.After(now.Add(clockTolerance))»:`, `false`,
 			"TestClockSetBackRunsNoPeriodAgain"},
-		{"period-begun", `!start.After(latest.Now.Add(protocol.PresenceTTL+clockTolerance))`, `true`,
+		{"period-begun", `!tick.After(latest.Now.Add(protocol.PresenceTTL+clockTolerance))`, `true`,
 			"TestClockAheadOfAllUnlockersUsesNoPeriodUp"},
 		{"period-left-over", `kv.Lease != 0`, `true`, "TestClockAheadOfAllUnlockersUsesNoPeriodUp"},
 		{"period-back", `failed && o.retryOnError`, `false`, "TestFailedRunUsesUpItsPeriodUnlessGivenBack"},

@@ -296,7 +296,10 @@ class Driver:
                 raise Unhandled
 
         try:
-            ran = lock.once_per(r["every"], work, offset=r["offset"], retry_on_error=r.get("fails", False))
+            if r.get("tick") is not None:
+                ran = lock.once_at(r["tick"], work, retry_on_error=r.get("fails", False))
+            else:
+                ran = lock.once_per(r["every"], work, offset=r["offset"], retry_on_error=r.get("fails", False))
         except Unhandled:
             ran = True
         return {"ran": ran, "token": lock.token}
@@ -375,7 +378,10 @@ class AsyncDriver:
                 raise Unhandled
 
         try:
-            ran = await lock.once_per(r["every"], work, offset=r["offset"], retry_on_error=r.get("fails", False))
+            if r.get("tick") is not None:
+                ran = await lock.once_at(r["tick"], work, retry_on_error=r.get("fails", False))
+            else:
+                ran = await lock.once_per(r["every"], work, offset=r["offset"], retry_on_error=r.get("fails", False))
         except Unhandled:
             ran = True
         return {"ran": ran, "token": lock.token}

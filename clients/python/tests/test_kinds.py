@@ -5,7 +5,8 @@ import threading
 import time
 import unittest
 from contextlib import suppress
-from typing import Any
+from datetime import datetime, timedelta, timezone
+from typing import Any, Union
 from unittest import mock
 
 import clustermutex
@@ -218,6 +219,21 @@ class Periods(OnEtcd):
         value = self.etcd.get("/mutexes/.periods/" + self.name)["/mutexes/.periods/" + self.name]
         self.assertRegex(value, "^[0-9]{10} taken .*Z by billing on ")
 
+    def test_once_for_a_tick(self) -> None:
+        tick = datetime(2019, 3, 27, 3, tzinfo=timezone(timedelta(hours=1)))
+        lock = self.client.lock(self.name)
+        day = timedelta(1)
+        cases: list[tuple[Union[datetime, float], bool]] = [
+            (tick, True), (1553652000.0009, False), (tick - day, False), (tick + day, True)]
+        for at, ran in cases:
+            self.assertEqual(lock.once_at(at, self.ran.append), ran, at)
+        with self.assertRaisesRegex(RefusedError, "the tick of 2100-01-01T.* has not come: this machine's clock says"):
+            lock.once_at(4102444800, self.ran.append)
+        odd: list[Union[datetime, float]] = [datetime(2019, 3, 27), -1, 1e11, True]
+        for at in odd:
+            with self.subTest(at), self.assertRaisesRegex(RefusedError, "it must be a datetime with a time zone"):
+                lock.once_at(at, self.ran.append)
+
     def test_a_job_that_failed_gives_its_period_back(self) -> None:
         key = "/mutexes/.periods/" + self.name
         for before in ("", "1553644800 taken long ago"):
@@ -259,7 +275,7 @@ class Periods(OnEtcd):
 
     def test_clocks(self) -> None:
         self.etcd.put("/mutexes/.periods/" + self.name, f"{int(time.time()) + 200000} taken by a clock that is ahead")
-        said = "ahead of this machine's clock, and it was taken by a clock that is ahead; no earlier period runs unless"
+        said = "ahead of this machine's clock, and it was taken by a clock that is ahead; no earlier one runs unless"
         with self.assertRaisesRegex(RefusedError, said):
             self.once()
         self.etcd.put("/mutexes/.periods/" + self.name, "soon")

@@ -113,12 +113,17 @@ class Driver
 
   def do_once(request)
     token = nil
-    options = { offset: request["offset"], retry_on_error: request["fails"], **durations(request) }
-    ran = @client.once_per(request["name"], request["every"], **options) do |lock|
+    options = { retry_on_error: request["fails"], **durations(request) }
+    work = lambda do |lock|
       token = lock.token
       sleep(request["hold"])
       raise Failed if request["fails"]
     end
+    ran = if request["tick"]
+            @client.once_at(request["name"], request["tick"], **options, &work)
+          else
+            @client.once_per(request["name"], request["every"], offset: request["offset"], **options, &work)
+          end
     { ran:, token: }
   rescue Failed
     { ran: true, token: }

@@ -84,8 +84,17 @@ class KindsTest < LockTest
     assert_equal 1, ran
     etcd.put("#{prefix}.periods/job", "#{Time.now.to_i + 200_000} taken by a clock that is ahead")
     error = assert_raises(RefusedError) { client.once_per("job", 60) { flunk } }
-    assert_match "ahead of this machine's clock, and it was taken by a clock that is ahead; no earlier period runs " \
+    assert_match "ahead of this machine's clock, and it was taken by a clock that is ahead; no earlier one runs " \
                  "unless its key #{prefix}.periods/job is deleted", error.message
+  end
+
+  def test_a_job_runs_once_for_a_tick
+    tick = Time.new(2019, 3, 27, 3, 0, 0, "+01:00")
+    ran = [tick, 1_553_652_000.0009, tick - 60, tick + 60].map { |at| client.once_at("job", at) { nil } }
+    assert_equal [true, false, false, true], ran
+    error = assert_raises(RefusedError) { client.once_at("job", 4_102_444_800) { flunk } }
+    assert_match "the tick of 2100-01-01T00:00:00.000Z has not come: this machine's clock says", error.message
+    [-1, 1e11].each { |odd| assert_raises(RefusedError) { client.once_at("job", odd) { flunk } } }
   end
 
   def test_a_failed_job_gives_its_period_back_on_request

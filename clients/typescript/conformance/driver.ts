@@ -126,9 +126,12 @@ const commands: Record<string, (request: Request) => Promise<object> | object> =
       await sleep(Number(request.hold) * 1000);
       if (request.fails) throw failed;
     };
-    const durations = given(request, "offset", "alert_after", "auto_unlock_after");
+    const durations = given(request, "alert_after", "auto_unlock_after");
     const options = { ...durations, retryOnError: Boolean(request.fails) };
-    const ran = client?.oncePer(String(request.name), Number(request.every), work, options);
+    const name = String(request.name);
+    const ran = typeof request.tick === "number"
+      ? client?.onceAt(name, new Date(request.tick * 1000), work, options)
+      : client?.oncePer(name, Number(request.every), work, { ...options, ...given(request, "offset") });
     const didRun = await ran?.catch((error: unknown) => {
       if (error === failed) return true;
       throw error;

@@ -7,7 +7,7 @@ import { Gateway } from "./gateway.js";
 import { backtrace, identity, program } from "./identity.js";
 import { attributesOf, needOf, type KindOptions } from "./kinds.js";
 import { Lock } from "./lock.js";
-import { givePeriodBack, takePeriod } from "./periods.js";
+import { giveTickBack, periods, scheduled, takeTick, type Ticks } from "./periods.js";
 import type { Attributes, Holder, Members } from "./record.js";
 import { settle, type LockOptions } from "./settings.js";
 import { takeAll, type Locks } from "./together.js";
@@ -46,7 +46,7 @@ export interface OneOfSeveral extends Omit<LockOptions, "wait" | "signal"> { nam
 export interface JobOptions extends SoleOptions {
   /** Seconds by which the periods start later than the multiples of their length. */
   offset?: number;
-  /** Gives the period back if the work fails, so that the next call runs it. */
+  /** Gives the period or tick back if the work fails, so that the next call runs it. */
   retryOnError?: boolean;
 }
 
@@ -118,10 +118,28 @@ export class Client {
   async oncePer(
     name: string, every: number, work: (lock: Lock) => unknown, options: JobOptions = {},
   ): Promise<boolean> {
-    const { offset = 0, retryOnError = false, ...rest } = options;
+    const { offset = 0, ...rest } = options;
+    return this.#once(name, periods(every, offset), work, rest);
+  }
+
+  /**
+   * Runs `work` under the lock once for this tick of a schedule, and for no earlier one afterwards. `tick` is the time
+   * that the run is for: take it from the schedule, not from the clock, so that all replicas name the same. Otherwise
+   * like {@link Client.oncePer}.
+   */
+  async onceAt(
+    name: string, tick: Date, work: (lock: Lock) => unknown, options: Omit<JobOptions, "offset"> = {},
+  ): Promise<boolean> {
+    return this.#once(name, scheduled(tick), work, options);
+  }
+
+  async #once(
+    name: string, ticks: Ticks, work: (lock: Lock) => unknown, options: Omit<JobOptions, "offset">,
+  ): Promise<boolean> {
+    const { retryOnError = false, ...rest } = options;
     const wanted = this.#wanted(name, rest);
     mustRunAtOnce(work);
-    const taken = await takePeriod(this.#gateway, wanted, every, offset);
+    const taken = await takeTick(this.#gateway, wanted, ticks);
     if (!taken) return false;
     let hasBegun = false;
     const begin = (lock: Lock) => {
@@ -129,7 +147,7 @@ export class Client {
       hasBegun = true;
       return work(lock);
     };
-    const failed = () => (retryOnError || !hasBegun) && givePeriodBack(this.#gateway, wanted.k, taken);
+    const failed = () => (retryOnError || !hasBegun) && giveTickBack(this.#gateway, wanted.k, taken);
     await under(Lock.of(this.#gateway, wanted, taken), begin, failed);
     return true;
   }

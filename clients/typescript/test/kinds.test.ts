@@ -82,9 +82,18 @@ test("a job runs once per period", async () => {
   await locks.with("job", () => assert.rejects(once(), HeldError));
   assert.deepEqual([await once(), await once(), ran], [true, false, 1]);
   await etcd.put(["/mutexes/.periods/job", `${Math.floor(Date.now() / 1000) + 200_000} taken by a clock ahead`]);
-  await assert.rejects(once(), /"taken by a clock ahead"; no earlier period runs unless its key .*job is deleted/);
+  await assert.rejects(once(), /"taken by a clock ahead"; no earlier one runs unless its key .*job is deleted/);
   assert.equal(began(1553682600500, 86400, 5400), 1553650200000);
   assert.throws(() => began(1553682600500, 60, 60), RefusedError);
+});
+
+test("a job runs once for a tick", async () => {
+  const at = (tick: string) => locks.onceAt("ticks", new Date(tick), () => undefined);
+  const ran = [];
+  for (const minute of ["03:00", "03:00", "02:59", "03:01"]) ran.push(await at(`2019-03-27T${minute}+01:00`));
+  assert.deepEqual(ran, [true, false, false, true]);
+  await assert.rejects(at("2100-01-01T00:00Z"), /the tick of 2100-01-01T.* has not come: this machine's clock says/);
+  await assert.rejects(at("soon"), /RefusedError: the tick is Invalid Date; want a Date since 1970/);
 });
 
 test("a leader that cannot work is lost", async () => {

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from datetime import datetime
 from typing import Any, Awaitable, Callable, Mapping
 
 from . import record
@@ -19,7 +20,7 @@ from .errors import LostError
 from .hold import OnAsked, OnLost
 from .lock import Group, Handle, after
 from .loops import AsyncFlag, AsyncIO
-from .periods import give_period_back, take_period
+from .periods import Ticks, give_tick_back, periods, scheduled, take_tick
 from .record import Attribute
 from .session import Opened, Session
 from .settings import Settings, leads, settle
@@ -97,9 +98,17 @@ class Lock(Handle):
     async def once_per(self, every: float, work: Callable[[Lock], Awaitable[object]], *, offset: float = 0.0,
                        retry_on_error: bool = False) -> bool:
         """Run work under the lock once in each period. See :meth:`clustermutex.Lock.once_per`."""
+        return await self._once(periods(every, offset), work, retry_on_error)
+
+    async def once_at(self, tick: datetime | float, work: Callable[[Lock], Awaitable[object]], *,
+                      retry_on_error: bool = False) -> bool:
+        """Run work under the lock once for this tick. See :meth:`clustermutex.Lock.once_at`."""
+        return await self._once(scheduled(tick), work, retry_on_error)
+
+    async def _once(self, ticks: Ticks, work: Callable[[Lock], Awaitable[object]], retry_on_error: bool) -> bool:
         call = self.call(AsyncFlag(), self._session.gateway.timeout)
         try:
-            if not await take_period(self._session, self, call, every, offset):
+            if not await take_tick(self._session, self, call, ticks):
                 return False
         except BaseException:
             self.undo(call)
@@ -111,7 +120,7 @@ class Lock(Handle):
                 await work(self)
             except BaseException:
                 if retry_on_error and self.hold.mine():
-                    await give_period_back(self.hold.attempt)
+                    await give_tick_back(self.hold.attempt)
                 raise
         return True
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import replace
+from datetime import datetime
 from functools import wraps
 from typing import Any, Callable, Mapping, Sequence, TypeVar, cast
 
@@ -12,7 +13,7 @@ from .attempt import Call, holder
 from .hold import OnAsked, OnLost
 from .lock import Group, Handle, after, check_done, check_eager
 from .loops import background
-from .periods import give_period_back, take_period
+from .periods import Ticks, give_tick_back, periods, scheduled, take_tick
 from .record import Attribute, Record
 from .session import Opened, Session
 from .settings import Settings, leads, settle
@@ -127,10 +128,21 @@ class Lock(Handle):
         taken. Raise HeldError if another process holds the lock; that does not use up the period. Otherwise the period
         is used up when the work begins. With ``retry_on_error``, work that raises gives it back for the next call.
         """
+        return self._once(periods(every, offset), work, retry_on_error)
+
+    def once_at(self, tick: datetime | float, work: Callable[[Lock], object], *, retry_on_error: bool = False) -> bool:
+        """Run work under the lock once for this tick of a schedule, and for no earlier one afterwards.
+
+        ``tick``: the time that the run is for, with its zone, or in seconds since 1970. Take it from the schedule, not
+        from the clock, so that all replicas name the same. Otherwise like :meth:`once_per`.
+        """
+        return self._once(scheduled(tick), work, retry_on_error)
+
+    def _once(self, ticks: Ticks, work: Callable[[Lock], object], retry_on_error: bool) -> bool:
         check_eager(work)
         call = self.call(self._stop, self._session.gateway.timeout)
         try:
-            if not run(take_period(self._session, self, call, every, offset)):
+            if not run(take_tick(self._session, self, call, ticks)):
                 return False
             with ExitStack() as stack:
                 stack.push(self)
@@ -138,7 +150,7 @@ class Lock(Handle):
                     check_done(work, work(self))
                 except BaseException:
                     if retry_on_error and self.hold.mine():
-                        run(give_period_back(self.hold.attempt))
+                        run(give_tick_back(self.hold.attempt))
                     raise
             return True
         except BaseException as error:

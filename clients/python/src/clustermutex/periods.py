@@ -1,4 +1,4 @@
-"""Jobs that run once per period among all replicas: whoever writes the period's start first has it."""
+"""Jobs that run once for each tick among all replicas: whoever writes the tick first has it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import socket
 import time
 from dataclasses import replace
 from datetime import datetime, timezone
-from typing import Any, Sequence
+from typing import Any, Callable, NamedTuple, Sequence
 
 from . import record
 from .attempt import Attempt, Call, in_doubt
@@ -37,10 +37,39 @@ def begins(now: float, every: float, offset: float) -> float:
     return (milliseconds - (milliseconds - round(offset * 1000)) % round(every * 1000)) / 1000
 
 
-async def take_period(session: Session, lock: Handle, call: Call, every: float, offset: float) -> bool:
-    """Take the period and the lock in one transaction. Return False if the period is taken.
+class Ticks(NamedTuple):
+    """How a call gets its tick: from the schedule of the caller, or from the clock."""
 
-    Raises LostError if the answer came after the hold; then the period is given back.
+    word: str  # the attribute of the record
+    at: Callable[[float], float]  # the tick at this time of the machine's clock
+    note: str = ""
+
+
+def periods(every: float, offset: float) -> Ticks:
+    """Return the ticks at which periods begin. Raises RefusedError if the arguments are out of range."""
+    begins(0, every, offset)
+    return Ticks("period", lambda now: begins(now, every, offset), f", every {every:g} s")
+
+
+def scheduled(tick: datetime | float) -> Ticks:
+    """Return a tick of a schedule, cut to milliseconds. Raises RefusedError unless it is a time with its zone."""
+    seconds = tick.timestamp() if isinstance(tick, datetime) and tick.tzinfo else tick
+    if isinstance(seconds, datetime) or not is_number(seconds) or not 0 <= seconds <= record.LAST_SECOND:
+        raise RefusedError(f"the tick is {tick!r}; it must be a datetime with a time zone, or seconds since 1970")
+    cut = round(seconds * 1e6) // 1000 / 1000
+
+    def at(now: float) -> float:
+        if cut > now + TOLERANCE:
+            raise RefusedError(f"the tick of {_instant(cut)} has not come: this machine's clock says {_instant(now)}")
+        return cut
+
+    return Ticks("tick", at)
+
+
+async def take_tick(session: Session, lock: Handle, call: Call, ticks: Ticks) -> bool:
+    """Take the tick and the lock in one transaction. Return False if the tick, or a later one, is taken.
+
+    Raises LostError if the answer came after the hold; then the tick is given back.
     """
     stop = call.stop
     settings = lock.settings
@@ -49,21 +78,21 @@ async def take_period(session: Session, lock: Handle, call: Call, every: float, 
         raise RefusedError("a job runs under a plain lock, not under a semaphore or a read-write lock")
     while True:
         now = time.time()
-        start = begins(now, every, offset)
-        attributes: dict[str, Any] = {"period": _instant(start), **settings.attributes}
+        tick = ticks.at(now)
+        attributes: dict[str, Any] = {ticks.word: _instant(tick), **settings.attributes}
         attempt = Attempt(session, replace(settings, attributes=attributes), call)
         answer = await session.gateway.send("read_period", attempt.txn.read_period(), call.until, stop)
         last, unlockers = (keys(r["response_range"]) for r in answer.body["responses"])
-        if not _due(settings.name, attempt.txn.period, start, now, last, unlockers):
+        if not _due(settings.name, attempt.txn.period, tick, now, last, unlockers):
             return False
         seen = last[0].mod_revision if last else 0
-        words = f"{record.format_time(start)} taken {_instant(now)} by {record.visible(session.owner)}"
-        taken = f"{words} on {record.visible(socket.gethostname())}, every {every:g} s"
+        words = f"{record.format_time(tick)} taken {_instant(now)} by {record.visible(session.owner)}"
+        taken = f"{words} on {record.visible(socket.gethostname())}{ticks.note}"
         if await _take(attempt, seen, attempt.txn.acquire_once(attempt.fields(), seen, taken)):
             attempt.period = last[0].value.decode(errors="replace") if last else ""
             lock.begin(attempt)
             if (late := lock.hold.lost) is not None:
-                await give_period_back(attempt)
+                await give_tick_back(attempt)
                 await lock.hold.give_up(clock() + PATIENCE)
                 raise late
             return True
@@ -72,17 +101,17 @@ async def take_period(session: Session, lock: Handle, call: Call, every: float, 
             raise attempt.over()
 
 
-async def give_period_back(attempt: Attempt) -> None:
-    """Let the next call run the job after this one failed. No other call can take the period while the lock is held."""
+async def give_tick_back(attempt: Attempt) -> None:
+    """Let the next call run the job after this one failed. No other call can take the tick while the lock is held."""
     try:
         body = attempt.txn.restore_period(attempt.token, attempt.period)
         await attempt.session.gateway.send("restore_period", body, clock() + PATIENCE)
     except MutexError as error:
-        log.warning("the period was not given back: %s", error)
+        log.warning("the tick was not given back: %s", error)
 
 
 async def _take(attempt: Attempt, seen: int, body: Body) -> bool:
-    """Take the period and the lock. Return False to try again. Raises HeldError if the lock is held."""
+    """Take the tick and the lock. Return False to try again. Raises HeldError if the lock is held."""
     async with in_doubt([attempt]):
         verdict = await _outcome(attempt, seen, body)
         attempt.token = verdict.token
@@ -93,7 +122,7 @@ async def _take(attempt: Attempt, seen: int, body: Body) -> bool:
 
 
 async def _outcome(attempt: Attempt, seen: int, body: Body) -> Verdict:
-    """Send the transaction that takes both. Settle it if no answer comes: a late commit would rewrite the period."""
+    """Send the transaction that takes both. Settle it if no answer comes: a late commit would rewrite the tick."""
     session, call = attempt.session, attempt.call
     try:
         answer = await session.gateway.send("acquire_once", body, call.until, call.stop)
@@ -108,24 +137,23 @@ async def _outcome(attempt: Attempt, seen: int, body: Body) -> Verdict:
     return attempt.txn.verdict("settle", answer)
 
 
-def _due(name: str, key: str, start: float, now: float, last: Sequence[Key], unlockers: list[Key]) -> bool:
-    """Report whether the period is still to be taken. Raises RefusedError if a clock is wrong."""
+def _due(name: str, key: str, tick: float, now: float, last: Sequence[Key], unlockers: list[Key]) -> bool:
+    """Report whether the tick is still to be taken. Raises RefusedError if a clock is wrong."""
     if last:
         text = last[0].value.decode(errors="replace")
         taken = record.seconds_of(text.partition(" ")[0])
         if taken is None:
             raise RefusedError(f"the key {key} cannot be read: {record.visible(text)}")
-        if taken > now + TOLERANCE and start <= taken:
-            raise RefusedError(f'once "{record.visible(name)}": the period of {_instant(taken)} is ahead of this '
+        if taken > now + TOLERANCE and tick <= taken:
+            raise RefusedError(f'once "{record.visible(name)}": the run of {_instant(taken)} is ahead of this '
                                f"machine's clock, and it was {record.visible(text.partition(' ')[2])}; no earlier "
-                               f"period runs unless its key {key} is deleted")
-        if start <= taken:
+                               f"one runs unless its key {key} is deleted")
+        if tick <= taken:
             return False
     clocks = [at for at in map(_clock_of, unlockers) if at]
-    if clocks and start > max(clocks) + PRESENCE_TTL + TOLERANCE:
+    if clocks and tick > max(clocks) + PRESENCE_TTL + TOLERANCE:
         raise RefusedError(f'once "{record.visible(name)}": by the clock of an unlocker it is {_instant(max(clocks))}, '
-                           f"and the period of {_instant(start)} has not begun; this machine's clock says "
-                           f"{_instant(now)}")
+                           f"so the run of {_instant(tick)} is not due; this machine's clock says {_instant(now)}")
     return True
 
 

@@ -55,10 +55,15 @@ module ClusterMutex
     # HeldError if the lock is held; that does not use up the period. Otherwise it is used up when the block begins.
     # With retry_on_error, a block that raises gives it back for the next call.
     def once_per(name, every, offset: 0, retry_on_error: false, **options, &block)
-      job = Job.new(@session, name, Settings.new(**options), every:, offset:, retry_on_error:)
-      ran = false
-      job.run { |lock| lock && (ran = true) && Work.done(:once_per, block.call(lock)) }
-      ran
+      once(:once_per, Job.new(@session, name, Settings.new(**options), every:, offset:, retry_on_error:), &block)
+    end
+
+    # Runs the block under the lock once for this tick of a schedule, and for no earlier one afterwards. tick: the time
+    # that the run is for, a Time or seconds since 1970. Take it from the schedule, not from the clock, so that all
+    # replicas name the same. Otherwise like +once_per+.
+    def once_at(name, tick, retry_on_error: false, **options, &block)
+      tick = Job.scheduled(tick)
+      once(:once_at, Job.new(@session, name, Settings.new(**options), tick:, retry_on_error:), &block)
     end
 
     # Waits until this process leads, and returns the leader's lock, or yields it to the block and then resigns. Keeps
@@ -80,6 +85,12 @@ module ClusterMutex
     def inspect = "#<#{self.class} owner=#{@owner.inspect}>"
 
     private
+
+    def once(call, job)
+      ran = false
+      job.run { |lock| lock && (ran = true) && Work.done(call, yield(lock)) }
+      ran
+    end
 
     def take(call, what)
       return what.acquire unless block_given?
