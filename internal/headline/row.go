@@ -78,6 +78,8 @@ func (c *Input) Outcome(r *locks.Row) (s sentence) {
 	switch {
 	case alertsFirst(r, never):
 		return s.Say("alert ").Until(r.Verdict().AlertAt)
+	case r.Leased != nil:
+		return s.Say("ends with its lease")
 	case never:
 		return s.Say("never")
 	case r.Class == locks.ClassDead && !c.Combined.Known():

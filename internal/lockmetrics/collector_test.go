@@ -232,7 +232,7 @@ func TestTheModeDecidesWhichLocksHaveSeries(t *testing.T) {
 	}
 }
 
-func TestMostOverdueLocksKeepTheirSeries(t *testing.T) {
+func TestMostUrgentLocksKeepTheirSeries(t *testing.T) {
 	w := newWorld()
 	for i := range 100 {
 		w.locks = append(w.locks, lock(fmt.Sprintf("lock-%02d", i), time.Duration((i*37)%100-200)*time.Minute))
@@ -243,6 +243,9 @@ func TestMostOverdueLocksKeepTheirSeries(t *testing.T) {
 unlocker_lock_alert_at_timestamp_seconds{hostname="host-1",lock="lock-00",owner="billing"} 1.699988e+09
 unlocker_lock_alert_at_timestamp_seconds{hostname="host-1",lock="lock-46",owner="billing"} 1.69998812e+09
 unlocker_lock_alert_at_timestamp_seconds{hostname="host-1",lock="lock-73",owner="billing"} 1.69998806e+09
+unlocker_lock_rank{lock="lock-00"} 1
+unlocker_lock_rank{lock="lock-46"} 3
+unlocker_lock_rank{lock="lock-73"} 2
 unlocker_lock_series_dropped 97
 `)
 }

@@ -3,12 +3,8 @@ package lockmetrics
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/clustermutex/unlocker/internal/locks"
-	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
 // descs holds the names and help texts of everything that is computed at a scrape.
@@ -18,7 +14,7 @@ type descs struct {
 	deadlocks, deadlockSince, unclaimed, unclaimedSince *prometheus.Desc
 
 	lockState, lockedAt, alertAt, autoUnlockAt, removedBy, aliveAt, lockExcluded, lockInfo, lockWaiters,
-	dropped *prometheus.Desc
+	lockRank, dropped *prometheus.Desc
 
 	clockOffset, disputed, holderEnded, acknowledgedUntil *prometheus.Desc
 
@@ -75,7 +71,9 @@ func newDescs(more []string) descs {
 		lockInfo: d("lock_info", "What the lock was taken for, in its holder's words; always 1.",
 			"lock", "purpose"),
 		lockWaiters: d("lock_waiters", "Waiters for the lock.", "lock"),
-		dropped:     d("lock_series_dropped", "Locks that have no series of their own because of the limit."),
+		lockRank: d("lock_rank", "The lock's row in the list of mutexdash, from 1; only of locks that are not on time.",
+			"lock"),
+		dropped: d("lock_series_dropped", "Locks that have no series of their own because of the limit."),
 
 		clockOffset: holders("lock_holder_clock_offset_seconds",
 			"How far the clock of the lock's holder is ahead of this program's; negative: behind. Only if it is off."),
@@ -96,7 +94,7 @@ type Series string
 
 // The choices.
 const (
-	SeriesAlerting Series = "alerting" // those that need attention: in every state but held
+	SeriesAlerting Series = "alerting" // those that are not on time
 	SeriesAll      Series = "all"
 	SeriesNone     Series = "none"
 )
@@ -110,29 +108,16 @@ func ParseSeries(s string) (Series, error) {
 	return "", fmt.Errorf("%q is not one of alerting, all, none", s)
 }
 
-func (s Series) wants(state staleness.State) bool {
-	return s == SeriesAll || s == SeriesAlerting && state != staleness.Held
+// wanted returns how many locks, the most urgent first, get series of their own.
+func (s Series) wanted(all, urgent int) int {
+	switch s {
+	case SeriesAll:
+		return all
+	case SeriesAlerting:
+		return urgent
+	}
+	return 0
 }
 
 // names reports whether any lock gets series of its own.
 func (s Series) names() bool { return s == SeriesAll || s == SeriesAlerting }
-
-// overdue orders locks by how long their alert has been due, longest first.
-func overdue(a, b *locks.Row) int {
-	switch x, y := a.Verdict().AlertAt, b.Verdict().AlertAt; {
-	case x.IsZero() != y.IsZero():
-		if x.IsZero() {
-			return 1
-		}
-		return -1
-	case !x.Equal(y):
-		return x.Compare(y)
-	}
-	return strings.Compare(a.Name, b.Name)
-}
-
-// mostOverdue returns at most limit of the rows, most overdue first. It sorts them in place.
-func mostOverdue(rows []*locks.Row, limit int) []*locks.Row {
-	slices.SortFunc(rows, overdue)
-	return rows[:min(len(rows), limit)]
-}

@@ -33,18 +33,17 @@ func (c *Collector) waiters(ch chan<- prometheus.Metric, queues map[string][]met
 	instant(ch, c.d.longestWaiter, longest)
 }
 
-// locks counts the states and exports the most overdue locks.
+// locks counts the states and exports the most urgent locks.
 func (c *Collector) locks(ch chan<- prometheus.Metric, s *locks.Snapshot, now time.Time) {
 	states := staleness.States()
 	counts := make([]int, len(states))
-	var wanted, clockOff, ended []*locks.Row // ended: the holder is proven to have ended
+	var clockOff, ended []*locks.Row // ended: the holder is proven to have ended
 	disputed := 0
-	for _, r := range s.Rows {
+	rows, urgent := s.ByUrgency()
+	rows = slices.DeleteFunc(slices.Clone(rows), func(r *locks.Row) bool { return r.Leased != nil })
+	for _, r := range rows {
 		verdict := r.Verdict()
 		counts[slices.Index(states, verdict.State)]++
-		if c.c.Series.wants(verdict.State) {
-			wanted = append(wanted, r)
-		}
 		if r.Disputed() {
 			disputed++
 		}
@@ -59,12 +58,26 @@ func (c *Collector) locks(ch chan<- prometheus.Metric, s *locks.Snapshot, now ti
 		gauge(ch, c.d.locks, float64(counts[i]), string(state))
 	}
 	instant(ch, c.d.oldest, s.All.Oldest)
-	shown := c.series(ch, mostOverdue(wanted, c.c.SeriesLimit), s.Combined.Policy, now)
+	if c.c.Series.names() {
+		c.ranks(ch, c.first(rows[:urgent]))
+		c.clocks(ch, c.first(clockOff))
+		c.ended(ch, c.first(ended))
+	}
+	wanted := rows[:c.c.Series.wanted(len(rows), urgent)]
+	shown := c.series(ch, c.first(wanted), s.Combined.Policy, now)
 	gauge(ch, c.d.dropped, float64(len(wanted)-shown))
 	gauge(ch, c.d.disputed, float64(disputed))
-	if c.c.Series.names() {
-		c.clocks(ch, mostOverdue(clockOff, c.c.SeriesLimit))
-		c.ended(ch, mostOverdue(ended, c.c.SeriesLimit))
+}
+
+// first returns as many of the rows as have series of their own.
+func (c *Collector) first(rows []*locks.Row) []*locks.Row {
+	return rows[:min(len(rows), c.c.SeriesLimit)]
+}
+
+// ranks exports the places of the locks that are not on time.
+func (c *Collector) ranks(ch chan<- prometheus.Metric, rows []*locks.Row) {
+	for i, r := range unlike(rows, label) {
+		gauge(ch, c.d.lockRank, float64(i+1), label(r))
 	}
 }
 

@@ -62,6 +62,12 @@ func (r *Result) Class(row *Row) Class {
 	return row.Class
 }
 
+// ByUrgency returns all locks, the most urgent first, and how many of them are not on time.
+func (s *Snapshot) ByUrgency() (rows []*Row, urgent int) {
+	r := Result{Rows: s.InOrder(Order{By: MostUrgent}), cycles: s.cycleRanks()}
+	return r.Rows, sort.Search(len(r.Rows), func(i int) bool { return r.Class(r.Rows[i]) >= ClassCalm })
+}
+
 // matching returns the rows that the query finds, by name; only some of them if ctx ended.
 func (s *Snapshot) matching(ctx context.Context, q *Query, now time.Time) (found []*Row) {
 	every := rowsBetweenLooks

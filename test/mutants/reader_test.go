@@ -78,9 +78,9 @@ var readerSuites = []suite{
 	}},
 	{"internal/lockmetrics", []fault{
 		// Series, which are as many as their names are bounded.
-		{"series-names", `state != staleness.Held`, `true`, "TestOnlyLocksThatNeedAttentionHaveSeries"},
-		{"series-most", `rows[:min(len(rows), limit)]`, `rows`,
-			"TestMostOverdueLocksKeepTheirSeries"},
+		{"series-names", `return «urgent»`, `all`, "TestOnlyLocksThatNeedAttentionHaveSeries"},
+		{"series-most", `rows[:min(len(rows), c.c.SeriesLimit)]`, `rows`,
+			"TestMostUrgentLocksKeepTheirSeries"},
 		{"series-taken", `!taken[key]`, `true`, "TestDuplicateLabelIsDroppedAndCounted"},
 		{"series-listed", `!fresh.HeardAt.IsZero()`, `true`, "TestNoLockMetricsBeforeTheFirstList"},
 		{"series-heard", `f.HeardAt.IsZero()`, `false`, "TestNoLockMetricsBeforeTheFirstList"},

@@ -196,7 +196,7 @@ func (o *options) define(fs *pflag.FlagSet) {
 	fs.StringVar(&o.series, "metrics.lock-series", string(lockmetrics.SeriesAlerting),
 		"which locks get series of their own: alerting, all, none")
 	fs.IntVar(&o.seriesLimit, "metrics.lock-series-limit", 1000,
-		"maximum `number` of locks with series of their own, the most overdue first")
+		"maximum `number` of locks with series of their own, the most urgent first")
 	fs.StringSliceVar(&o.attributes, "metrics.label-attribute", []string{"team"},
 		"`attribute` of a lock's record that becomes a label of the lock's series; comma-separated or repeated. "+
 			"The Prometheus rules pass on the label team")
