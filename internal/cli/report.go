@@ -80,6 +80,9 @@ func (p *lockReport) lock(l *lockInfo) {
 	p.row("lock", text.Visible(l.Record.Name))
 	if v, ok := l.headline(); ok {
 		p.row("headline", v.String(p.now))
+		if next := v.Command(); next != "" && next != text.Mutexctl("show", l.Record.Name) {
+			p.row("next", next)
+		}
 	}
 	switch {
 	case l.row != nil:

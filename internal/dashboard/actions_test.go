@@ -85,7 +85,8 @@ func TestActionsAskForConfirmation(t *testing.T) {
 			}
 			if v.page == "end-delay" {
 				wantWords(t, page,
-					"(mutexctl force-unlock --end-delay billing/free --uuid "+delayedHold+" --reason 'REASON' ends it).")
+					"(mutexctl force-unlock --end-delay billing/free --uuid "+delayedHold+
+						" --reason 'REASON' ends it).")
 			}
 		}
 		w := get(d, v.link(), "X-Forwarded-User", "chief")
@@ -291,7 +292,8 @@ func TestActionsAreOffByDefault(t *testing.T) {
 			t.Errorf("a page leads to %s, which is switched off", v.page)
 		}
 	}
-	wantWords(t, get(d, "/lock?name="+stuck, "X-Forwarded-User", "chief").Body.String(), "This dashboard is read-only.")
+	wantWords(t, get(d, "/lock?name="+stuck, "X-Forwarded-User", "chief").Body.String(),
+		"mutexctl force-unlock "+stuck+" --uuid "+uuid(stuck)+" --reason 'REASON'")
 }
 
 func TestActionsThroughTheAPI(t *testing.T) {

@@ -222,27 +222,6 @@ func TestFormThatCannotBeShownLeadsBack(t *testing.T) {
 	}
 }
 
-func TestOnlyPlausiblePodsAreLookedUp(t *testing.T) {
-	s := newScene()
-	const pod, process = "kubectl get pod ", "ssh HOST ps -o lstart,args -p 17"
-	d := s.dashboard(t)
-	for host, wants := range map[string][2]bool{ // a pod, a process of a machine
-		"vm": {false, true}, "old-box": {false, true}, "db1.example.org": {false, true},
-		"orders-7c9d8f6b5-x2k7p": {true, false},
-		"node-exporter-zq8ws":    {true, false}, "etcd-0": {true, true}, "web-1234567": {false, true},
-		"build-abcde": {false, true}, "x2k7p": {false, true},
-	} {
-		s.add(hold{name: host, owner: "o", host: host, held: time.Hour, alert: time.Hour, unlock: 2 * time.Hour})
-		text := words(ok(t, d, "/lock?name="+host))
-		if got := strings.Contains(text, pod+host); got != wants[0] {
-			t.Errorf("%s is looked for as a pod: %v", host, got)
-		}
-		if got := strings.Contains(text, strings.Replace(process, "HOST", host, 1)); got != wants[1] {
-			t.Errorf("%s is looked for as a machine: %v", host, got)
-		}
-	}
-}
-
 // States and endings have a badge, an icon and a term that finds them.
 func TestEveryStateAndEndingIsStyledExplainedAndSearchable(t *testing.T) {
 	d := busy().dashboard(t)

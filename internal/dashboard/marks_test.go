@@ -92,6 +92,28 @@ func TestStaleFormOffersTheEquivalentCommand(t *testing.T) {
 	}
 }
 
+// The first refresh of a form replaces its head by that of the lock's page.
+func TestFormShowsTheHeadOfTheLockFromTheBeginning(t *testing.T) {
+	s := acknowledged(t)
+	d := operators(t, s, new([]protocol.Action), new(error))
+	head := func(link string) string {
+		page := get(d, link, "X-Forwarded-User", "chief").Body.String()
+		return regexp.MustCompile(`(?s)<header.*?</h1>\s*(.*?)\s*</header>`).FindStringSubmatch(page)[1]
+	}
+	for _, lock := range []string{stuck, "drm/rotate-keys", "legacy/cron"} {
+		want := head("/lock?name=" + lock + "&hold=" + s.documents[lock].UUID)
+		for _, form := range []string{"unlock", "ask", "extend", "acknowledge"} {
+			if w := get(d, actionLink(s, form, lock), "X-Forwarded-User", "chief"); w.Code != http.StatusOK {
+				continue // it makes no sense for this hold
+			}
+			if first := head(actionLink(s, form, lock)); first != want {
+				t.Errorf("%s of %s is refreshed from\n%s to\n%s", form, lock, first, want)
+			}
+		}
+	}
+	wantWords(t, head(actionLink(s, "unlock", stuck)), "This holder is alive: it reported 1m ago.")
+}
+
 func TestAcknowledgementIsReplacedOrWithdrawn(t *testing.T) {
 	s := acknowledged(t)
 	var done []protocol.Action
@@ -100,7 +122,7 @@ func TestAcknowledgementIsReplacedOrWithdrawn(t *testing.T) {
 	link := actionLink(s, "acknowledge", stuck)
 	page := get(d, link, "X-Forwarded-User", "chief").Body.String()
 	wantWords(t, page, "Yours replaces the acknowledgement by ann.", "Withdraw that by ann",
-		`acknowledged by ann 5m ago, for another 30m: "looking at the <disk>"`)
+		"ann is looking at it until 03:42 UTC: looking at the <disk>")
 	revision := fmt.Sprint(s.documents[stuck].Acknowledgement.Revision)
 	if !strings.Contains(page, `name="withdraw" value="`+revision+`"`) {
 		t.Errorf("the form does not say which acknowledgement it withdraws: %s", page)

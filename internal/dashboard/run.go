@@ -21,7 +21,7 @@ func (d *Dashboard) build(config app.Config, urls app.URLs, templates app.Templa
 	d.traces = etcdread.NewBacktraces(config.Store.ReadRecord, stacktrace.NewParser(config.Sources))
 	d.pages = pages.New(d.app, d.traces)
 	d.api = api.New(d.app, d.pages)
-	d.actions = actions.New(d.app, d.traces, d.api)
+	d.actions = actions.New(d.app, d.traces, d.pages, d.api)
 }
 
 // Ended records a hold that has ended; ending is nil if the holder released it. It does not block.

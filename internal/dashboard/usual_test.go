@@ -38,7 +38,7 @@ func TestUsualHoldLeavesOutWhatEndedInAGap(t *testing.T) {
 	s.tick(time.Hour)
 	s.relists++
 	s.ends(d, lock, 0, func(r *metadata.Record) { r.LockedAt = s.now.Add(-time.Hour) })
-	wantWords(t, ok(t, d, "/lock?name="+lock), "Usually takes 4m (3 holds seen)")
+	wantWords(t, ok(t, d, "/lock?name="+lock), "usually takes 4m 3 holds seen")
 }
 
 func TestUsualHoldIsSaidOfFreeAndSharedLocks(t *testing.T) {

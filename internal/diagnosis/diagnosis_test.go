@@ -101,8 +101,8 @@ func TestDiagnosisIsNoMoreCertainThanTheFacts(t *testing.T) {
 		"one report has no rhythm": {facts(alerting(18*time.Minute), reported(19*time.Minute)), diagnosis.Slow,
 			"Slow or stuck: past its alert for 18m; last report 19m ago."},
 		"late, and only heartbeats since": {facts(alerting(18*time.Minute), reported(9*time.Second, 20*time.Second)),
-			diagnosis.Slow, "Slow or stuck: past its alert for 18m; its process lives (9s ago), but its work reported " +
-				"no progress."},
+			diagnosis.Slow, "Slow or stuck: past its alert for 18m; its process lives (9s ago), but its work " +
+				"reported no progress."},
 		"late, but it reports progress": {facts(alerting(time.Minute), reported(2*time.Minute, 3*time.Minute),
 			func(f *diagnosis.Facts) { f.Record.Alive.Progress = "page 3" }), diagnosis.Slow,
 			"Slow: past its alert for 1m; it reports about every 3m, last 2m ago."},

@@ -10,7 +10,7 @@ import (
 )
 
 func (c *Input) stale() Headline {
-	v := Headline{Class: locks.ClassStale, Next: LookAtView}
+	v := Headline{Class: locks.ClassStale, Steps: []Step{{Kind: LookAtView}}}
 	v.Lead = v.Lead.Say("etcd has not answered for ").Since(c.Heard)
 	v.Then = v.Then.Say("You see the locks as of " + c.Heard.UTC().Format("15:04:05") + " UTC.")
 	if c.Why != "" {
@@ -21,7 +21,7 @@ func (c *Input) stale() Headline {
 }
 
 func (c *Input) unlockers() Headline {
-	v := Headline{Class: locks.ClassUnlockers, Next: ReadRunbook}
+	v := Headline{Class: locks.ClassUnlockers, Steps: []Step{{Kind: ReadRunbook}}}
 	v.Lead, v.unlockers = c.unlockersWords()
 	return v
 }
@@ -60,7 +60,7 @@ const maxNamed = 3
 
 func (c *Input) deadlock(cycle *deadlock.Cycle) Headline {
 	names := cycle.Locks()
-	v := Headline{Class: locks.ClassDeadlock, Lock: names[0], Next: LookAtCycle}
+	v := Headline{Class: locks.ClassDeadlock, Lock: names[0], Steps: showStep(LookAtCycle, names[0])}
 	more := max(0, len(names)-maxNamed)
 	names = names[:len(names)-more]
 	lead := sentence{}.Say("The holders of ")
@@ -93,7 +93,7 @@ func (c *Input) unclaimed(free *diagnosis.Unclaimed) Headline {
 	}
 	lead := sentence{}.Lock(free.Name).Say(" is free, but ").And(first).
 		Say(place + " has not taken it for ").Since(free.Since).Say(".")
-	return Headline{Class: locks.ClassUnclaimed, Lock: free.Name, Lead: lead, Next: LookAtLock}
+	return Headline{Class: locks.ClassUnclaimed, Lock: free.Name, Lead: lead, Steps: showStep(LookAtLock, free.Name)}
 }
 
 // allIsWell says that nothing is wrong, how many hold and wait, and who waits longest: for l, which is nil if nobody

@@ -21,6 +21,7 @@ type Input struct {
 	Why   string    // that it is silent, in a few words; may be empty
 	Alarm string    // that etcd has raised, in a sentence without its full stop; empty: none is known
 
+	Unnamed   bool                     // the name of the lock is said elsewhere
 	Running   []metadata.Presence      // the unlockers that are alive
 	Unwatched bool                     // nobody cares for the unlockers
 	Combined  diagnosis.CombinedPolicy // what these do to stale locks
@@ -47,8 +48,8 @@ type Headline struct {
 	Holder *metadata.Record
 	Lead   diagnosis.Sentence // what is the matter
 	Then   diagnosis.Sentence // what else decides, and what happens next; may be empty
-	Next   Step
-	More   []More // what else is wrong
+	Steps  []Step             // what can be done, from harmless to dangerous
+	More   []More             // what else is wrong
 
 	unlockers string // the alert about them, in lower case
 }
@@ -116,6 +117,9 @@ func ForLock(c Input, name string, held *locks.HeldLock) (v Headline, ok bool) {
 		if slices.Contains(c.Cycles[i].Locks(), queue) {
 			v = c.deadlock(&c.Cycles[i])
 			v.Lock = name
+			if held != nil {
+				v.Steps = c.describe(held, []StepKind{LookAtCycle, AskToFinish, End, Force})
+			}
 			return v, true
 		}
 	}
@@ -177,7 +181,7 @@ type sentence = diagnosis.Sentence
 
 // about is the headline about a held lock.
 func (c *Input) about(l *locks.HeldLock) Headline {
-	lead, then, next := c.held(l)
+	lead, then := c.held(l)
 	return Headline{Class: l.Class, Lock: l.Lock, Holder: l.Record, Lead: lead, Then: diagnosis.Join(then, " "),
-		Next: next}
+		Steps: c.stepsFor(l)}
 }

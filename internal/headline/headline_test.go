@@ -16,6 +16,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/headline"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
+	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
@@ -118,8 +119,12 @@ const (
 func TestTheTable(t *testing.T) {
 	var rows []string
 	say := func(v headline.Headline, where string) {
+		var steps []string
+		for _, step := range v.Steps {
+			steps = append(steps, string(step.Kind))
+		}
 		rows = append(rows, fmt.Sprintf("%2d %-8s %s\n\t%s [%s]\n", v.Class, v.Class.Severity(), where,
-			v.String(now()), v.Next.Words()))
+			v.String(now()), strings.Join(steps, " ")))
 	}
 	for _, k := range combinations() {
 		for _, u := range policies() {
@@ -224,6 +229,36 @@ func systems() map[string]headline.Input {
 			c.Combined.Policy.DefaultAutoUnlockAfter = h
 		}, kinds()[8].subject),
 		"it lies elsewhere": sound.cluster(subject{name: "/mutexes/100%", alert: h, unlock: h, misplaced: true}),
+	}
+}
+
+// TestCommandsFollowThePlace: a pod, a machine, either, or nothing; and a process whose work outlives it.
+func TestCommandsFollowThePlace(t *testing.T) {
+	const ps, logs, kill = "ssh HOST ps -o pid,stat,etime,args -p 17 --ppid 17", "kubectl logs --since=30m POD",
+		"ssh HOST kill 17"
+	for host, wants := range map[string][]string{"vm": {ps, kill}, "old-box": {ps, kill}, "db1.example.org": {ps, kill},
+		"web-1234567": {ps, kill}, "build-abcde": {ps, kill}, "x2k7p": {ps, kill}, "": {},
+		"orders-7c9d8f6b5-x2k7p": {"kubectl get pod POD", logs, "kubectl delete pod POD"},
+		"etcd-0":                 {"kubectl get pod POD", logs, ps, "kubectl delete pod POD", kill},
+		"in a namespace": {"kubectl get pod -n shop web", "kubectl logs --since=30m -n shop web",
+			"kubectl delete pod -n shop web"},
+		"detached": {ps},
+	} {
+		x := kinds()[7].subject
+		x.host, x.pid = host, 17
+		var got []string
+		for _, step := range headline.For(policies()[0].cluster(x)).Steps {
+			if step.Kind == headline.LookAtLock || step.Kind == headline.End {
+				got = append(got, step.Commands...)
+			}
+		}
+		got = slices.DeleteFunc(got, func(line string) bool { return line == "mutexctl show never-reported" })
+		for i, want := range wants {
+			wants[i] = strings.NewReplacer("HOST", text.ShellWord(host), "POD", host).Replace(want)
+		}
+		if diff := cmp.Diff(wants, got); diff != "" {
+			t.Errorf("on %q:\n%s", host, diff)
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package headline
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/lockrecord"
@@ -11,27 +12,23 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// held says what is the matter with a lock that somebody holds, and what to do.
-func (c *Input) held(l *locks.HeldLock) (lead sentence, then []sentence, next Step) {
+// held says what is the matter with a lock that somebody holds.
+func (c *Input) held(l *locks.HeldLock) (lead sentence, then []sentence) {
 	then = []sentence{c.waitersText(l)}
 	switch l.Class {
 	case locks.ClassOverdue:
-		lead, next = c.overdue(l)
+		lead = c.overdue(l)
 	case locks.ClassDead:
 		lead = c.dead(l)
 		then = append(then, c.whyDeadRemains(l))
-		next = Force
 	case locks.ClassSilent:
 		lead = c.silent(l)
 		then = append(then, c.autoUnlockText(l))
-		next = LookAtLock
 	case locks.ClassLate:
 		lead = c.late(l)
 		then = append(then, c.autoUnlockText(l))
-		next = pick(diagnosis.ReportsProgress(l.Record), GiveTime, LookAtLock)
 	case locks.ClassMalformed:
 		lead = c.malformed(l)
-		next = SeeProblems
 	case locks.ClassLeaving:
 		lead = c.leaving(l)
 	default:
@@ -41,27 +38,39 @@ func (c *Input) held(l *locks.HeldLock) (lead sentence, then []sentence, next St
 			then = append(then, c.autoUnlockText(l))
 		}
 	}
-	return lead, append(then, acknowledgedText(l.Acknowledged)), next
+	return lead, append(then, acknowledgedText(l.Acknowledged))
 }
 
 // subject begins a sentence about a lock, or one about its holder.
 func (c *Input) subject(l *locks.HeldLock, holder bool) (s sentence) {
 	switch {
 	case l.Shares > 1:
-		s = s.Say("One of " + text.Thousands(l.Shares) + " holders of ")
+		s = s.Say("One of " + text.Thousands(l.Shares) + " holders")
+	case c.Unnamed:
+		return s.Say(pick(holder, "Its holder", "It"))
 	case holder:
-		s = s.Say("The holder of ")
+		s = s.Say("The holder")
+	default:
+		return s.Lock(l.Lock)
 	}
-	return s.Lock(l.Lock)
+	return s.And(c.ofLock(l))
 }
 
-func (c *Input) overdue(l *locks.HeldLock) (s sentence, next Step) {
+// ofLock names the lock after its holders.
+func (c *Input) ofLock(l *locks.HeldLock) (s sentence) {
+	if c.Unnamed {
+		return nil
+	}
+	return s.Say(" of ").Lock(l.Lock)
+}
+
+func (c *Input) overdue(l *locks.HeldLock) (s sentence) {
 	s = c.subject(l, l.Verdict().State == staleness.Abandoned)
 	stays := c.whyNeverRemoved(l)
 	switch {
 	case stays != "":
 		return s.Say(" expired ").Since(l.Verdict().AutoUnlockAt).
-			Say(" ago and will not be removed: " + stays + "."), Force
+			Say(" ago and will not be removed: " + stays + ".")
 	case l.Verdict().State == staleness.Abandoned:
 		s = s.Say(" is dead, and the lock should have been removed ")
 	default:
@@ -74,7 +83,7 @@ func (c *Input) overdue(l *locks.HeldLock) (s sentence, next Step) {
 	case len(c.Combined.PolicyUnknown) > 0:
 		s = s.Say(", but this is not certain: " + c.Combined.WhyUnknown())
 	}
-	return s.Say("."), ReadRunbook
+	return s.Say(".")
 }
 
 func (c *Input) dead(l *locks.HeldLock) sentence {
@@ -129,32 +138,47 @@ const maxProgress = 80
 
 func (c *Input) malformed(l *locks.HeldLock) sentence {
 	r := l.Record
-	var is, about string
+	v := l.Verdict()
 	switch {
 	case r.Misplaced:
-		is = " is at keys that belong to no lock"
+		return c.subject(l, false).Say(" is at keys that belong to no lock").And(firstProblem(r)).Say(".")
 	case r.Token == 0:
-		is = " has no holder, only leftover keys"
-	case l.Verdict().AutoUnlockAt.IsZero() && c.Combined.Policy.DefaultAutoUnlockAfter == 0:
-		is = " never ends by itself"
-		about = lockrecord.FieldAutoUnlockAt
-	case l.Verdict().AlertAt.IsZero() && c.Combined.Policy.DefaultAlertAfter == 0:
-		is = " never alerts"
-		about = lockrecord.FieldAlertAt
-	default:
-		is = " is malformed"
+		return c.subject(l, false).Say(" has no holder, only leftover keys").And(firstProblem(r)).Say(".")
+	case v.AutoUnlockAt.IsZero() && c.Combined.Policy.DefaultAutoUnlockAfter == 0:
+		return c.nobodyCanTell(l, " ends: its deadline", lockrecord.FieldAutoUnlockAt)
+	case v.AlertAt.IsZero() && c.Combined.Policy.DefaultAlertAfter == 0:
+		return c.nobodyCanTell(l, " is late: its alert", lockrecord.FieldAlertAt)
 	}
-	s := c.subject(l, false).Say(is)
-	if len(r.Problems) > 0 {
-		s = s.Say(": ").Value(problem(r, about).String())
+	return c.subject(l, false).Say(" is malformed").And(firstProblem(r)).Say(".")
+}
+
+// nobodyCanTell says that a time of the record is missing or cannot be read.
+func (c *Input) nobodyCanTell(l *locks.HeldLock, what, field string) (s sentence) {
+	s = s.Say("Nobody can tell when ")
+	if c.Unnamed {
+		s = s.Say("it" + what)
+	} else {
+		s = s.Lock(l.Lock).Say(what)
 	}
-	return s.Say(".")
+	value, _, isUnreadable := strings.Cut(problem(l.Record, field).Text, " is not a time")
+	if !isUnreadable {
+		return s.Say(" is missing.")
+	}
+	return s.Say(" is ").Value(value).Say(", not seconds since 1970.")
 }
 
 // problem is what is wrong with a field of a record that has problems, or else the first of them.
 func problem(r *metadata.Record, field string) metadata.Problem {
 	i := slices.IndexFunc(r.Problems, func(p metadata.Problem) bool { return p.Field == field })
 	return r.Problems[max(0, i)]
+}
+
+// firstProblem goes on with what is wrong with a record.
+func firstProblem(r *metadata.Record) (s sentence) {
+	if len(r.Problems) == 0 {
+		return nil
+	}
+	return s.Say(": ").Value(r.Problems[0].String())
 }
 
 func (c *Input) leaving(l *locks.HeldLock) sentence {
@@ -175,7 +199,7 @@ func (c *Input) leaving(l *locks.HeldLock) sentence {
 // inTime says of a lock alone that nothing is wrong with it.
 func (c *Input) inTime(l *locks.HeldLock) (s sentence) {
 	if l.Shares > 1 {
-		return s.Say(pick(l.Shares == 2, "Both", "All "+text.Thousands(l.Shares)) + " holders of ").Lock(l.Lock).
+		return s.Say(pick(l.Shares == 2, "Both", "All "+text.Thousands(l.Shares)) + " holders").And(c.ofLock(l)).
 			Say(" are on time.")
 	}
 	return c.subject(l, false).Say(" is on time").And(c.aliveUnlessSilent(l, "and its ")).Say(".")

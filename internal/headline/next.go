@@ -5,7 +5,6 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/locks"
-	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -79,7 +78,7 @@ func waiting(n int) string { return text.Thousands(n) + " waiting" }
 
 // autoUnlockText says when an unlocker ends a lock that alerts, or why none does.
 func (c *Input) autoUnlockText(l *locks.HeldLock) (s sentence) {
-	at := protocol.Earlier(l.Verdict().AutoUnlockAt, l.Verdict().RemoveAt)
+	at := l.UnlockAt()
 	paused := diagnosis.HeldBackBy(c.Running, staleness.RuleUnverified)
 	switch why := c.whyNeverRemoved(l); {
 	case at.IsZero():
@@ -96,6 +95,24 @@ func (c *Input) autoUnlockText(l *locks.HeldLock) (s sentence) {
 		s = s.Say("Auto-unlock ")
 	}
 	return s.Until(at).Say(".")
+}
+
+// AutoUnlock says in a word when unlockers end a lock unless it changes, and why they do not yet.
+func (c *Input) AutoUnlock(l *locks.HeldLock) (when, why sentence) {
+	at := l.UnlockAt()
+	never := c.whyNeverRemoved(l)
+	paused := c.paused(l, staleness.RuleUnverified)
+	switch {
+	case at.IsZero():
+		return when.Say("never"), why.Say("it has no readable deadline")
+	case never != "":
+		return when.Say("no"), why.Say(never)
+	case len(paused) > 0:
+		return when.Say("paused"), why.Say(diagnosis.RuleTexts(paused))
+	case l.Verdict().State != staleness.Expired && !l.ProvenDead() && !l.IsSilent(c.Now):
+		return when.Say("no"), why.Say("its reports extend it; without them ").Until(at)
+	}
+	return when.Until(at), nil
 }
 
 // acknowledgedText says who looks at a lock, and until when; nil where nobody does.

@@ -1,33 +1,39 @@
 package headline
 
 import (
-	"cmp"
-
+	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/locks"
-	"github.com/clustermutex/unlocker/internal/text"
+	"github.com/clustermutex/unlocker/internal/protocol"
 )
 
-// Step is the one thing to do next.
-type Step string
+// Step is something to do about a lock, and what it costs.
+type Step struct {
+	Kind     StepKind
+	Title    string
+	Effect   diagnosis.Sentence
+	Commands []string // for a shell, the best first; empty: it needs a page
+}
 
-// The steps. A page leads there, as far as its reader may; the command line has a command.
+// StepKind is what is done.
+type StepKind string
+
+// The kinds of steps. A page leads there, as far as its reader may; the command line has a command.
 const (
-	NoStep      Step = ""             // nothing to do
-	LookAtView  Step = "status"       // see why etcd is silent
-	ReadRunbook Step = "runbook"      // what to do about unlockers that fail, or a lock that they leave
-	LookAtCycle Step = "cycle"        // see who waits for whom
-	LookAtLock  Step = "look"         // look at the process, its pod or its host
-	Force       Step = "force_unlock" // it does not end by itself
-	GiveTime    Step = "more_time"    // or ask the holder to finish
-	SeeProblems Step = "problems"     // what is wrong with the record, and how to get rid of it
+	NoStep      StepKind = ""             // nothing to do
+	LookAtView  StepKind = "status"       // see why etcd is silent
+	ReadRunbook StepKind = "runbook"      // what to do about unlockers that fail, or a lock that they leave
+	LookAtCycle StepKind = "cycle"        // see who waits for whom
+	LookAtLock  StepKind = "look"         // look at the process, its pod or its host
+	GiveTime    StepKind = "more_time"    // the holder works, but needs longer
+	AskToFinish StepKind = "ask"          // the holder can stop early
+	End         StepKind = "end"          // end the process, which releases the lock
+	SeeProblems StepKind = "problems"     // what is wrong with the record
+	Force       StepKind = "force_unlock" // take the lock away
 )
-
-// runbooks is where the runbooks are, by the names of alerts in lower case.
-const runbooks = "https://github.com/clustermutex/unlocker/blob/main/docs/runbooks.md#"
 
 // Words are the step on a button.
-func (s Step) Words() string {
-	switch s {
+func (k StepKind) Words() string {
+	switch k {
 	case LookAtView:
 		return "See the status of etcd"
 	case ReadRunbook:
@@ -36,15 +42,35 @@ func (s Step) Words() string {
 		return "See who waits for whom"
 	case LookAtLock:
 		return "Look at its process"
-	case Force:
-		return "Force unlock…"
 	case GiveTime:
 		return "Give more time…"
+	case AskToFinish:
+		return "Ask to finish…"
+	case End:
+		return "End its process"
 	case SeeProblems:
 		return "See what is wrong"
+	case Force:
+		return "Force unlock…"
 	}
 	return "Nothing to do"
 }
+
+// Verb is what an operator does to the hold with this step; empty: nothing.
+func (k StepKind) Verb() protocol.Verb {
+	switch k {
+	case GiveTime:
+		return protocol.VerbExtend
+	case AskToFinish:
+		return protocol.VerbAsk
+	case Force:
+		return protocol.VerbForceUnlock
+	}
+	return ""
+}
+
+// runbooks is where the runbooks are, by the names of alerts in lower case.
+const runbooks = "https://github.com/clustermutex/unlocker/blob/main/docs/runbooks.md#"
 
 // Runbook is where it is written what to do about the class; empty where nothing is wrong.
 func (v *Headline) Runbook() string {
@@ -65,26 +91,21 @@ func (v *Headline) Runbook() string {
 	return runbooks + alert
 }
 
-// Command is the step on the command line: a command of mutexctl, or the address of a runbook.
-func (v *Headline) Command() string {
-	lock := v.Lock
-	if v.Holder != nil {
-		if v.Holder.Misplaced { // mutexctl only lists it
-			return v.Runbook()
-		}
-		lock = v.Holder.Name // of several the one that is meant
+// Next is the first step; none where nothing is wrong, or where it ends by itself.
+func (v *Headline) Next() StepKind {
+	if len(v.Steps) == 0 || v.Class >= locks.ClassLeaving {
+		return NoStep
 	}
-	switch v.Next {
-	case NoStep:
+	return v.Steps[0].Kind
+}
+
+// Command is the next step on the command line, or the address of a runbook.
+func (v *Headline) Command() string {
+	switch {
+	case v.Next() == NoStep:
 		return ""
-	case LookAtLock, LookAtCycle, SeeProblems:
-		return text.Mutexctl("show", lock)
-	case Force:
-		return text.Mutexctl("force-unlock", lock, "--uuid", v.hold(), "--reason", "")
-	case GiveTime:
-		return text.Mutexctl("extend", lock, "--uuid", v.hold(), "--by", "10m", "--reason", "")
+	case len(v.Steps[0].Commands) > 0:
+		return v.Steps[0].Commands[0]
 	}
 	return v.Runbook()
 }
-
-func (v *Headline) hold() string { return cmp.Or(v.Holder.UUID, "none") }

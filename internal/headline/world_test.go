@@ -34,6 +34,8 @@ type subject struct {
 	waits                 []time.Duration
 	looked                bool
 	shares                int
+	host                  string // in a namespace: of a pod; detached: of work that outlives its process
+	pid                   int64
 	misplaced, unreadable bool
 }
 
@@ -68,6 +70,15 @@ func (x subject) record() *metadata.Record {
 		r.Seen.First = mono - m // the default alert is yet to come
 	}
 	r.Misplaced = x.misplaced
+	if r.PID = x.pid; r.PID != 0 {
+		r.Hostname = x.host
+	}
+	switch x.host {
+	case "in a namespace":
+		r.Process = &metadata.Process{PodNamespace: "shop", PodName: "web"}
+	case "detached":
+		r.Process = &metadata.Process{Detached: true}
+	}
 	stated := func(after time.Duration, cause string) *metadata.Statement {
 		if after == 0 {
 			return nil

@@ -414,7 +414,7 @@ type Headline struct {
 
 // NewHeadline describes a headline, with its sentence at the time of the answer, and its command.
 func NewHeadline(v *headline.Headline, sentence, command string) *Headline {
-	return &Headline{v.Class.String(), v.Class.Severity(), sentence, Known(v.Lock), Known(string(v.Next)),
+	return &Headline{v.Class.String(), v.Class.Severity(), sentence, Known(v.Lock), Known(string(v.Next())),
 		Known(command)}
 }
 

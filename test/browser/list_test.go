@@ -90,7 +90,7 @@ func TestNamesCommandsAndBacktracesCanBeCopied(t *testing.T) {
 		{"?q=owner:billing", ".locks .copy", held},
 		{"?q=owner:billing", ".meta .copy", "curl -s '" + s.url + "api/v1/locks?q=owner:billing'"},
 		{"lock?name=" + held, ".lock-head .copy", held},
-		{"lock?name=" + held, ".commands .copy", "kubectl get pod billing-7f9c5d-x2lqv"},
+		{"lock?name=" + held, ".command .copy", "kubectl logs --since=30m billing-7f9c5d-x2lqv"},
 		{"lock?name=catalog/sync/eu", "[aria-labelledby=h-trace] .copy",
 			"/srv/catalog/sync/eu.py:212 in import_price_list\n    for item in supplier.items():\n" +
 				"/srv/catalog/sync/base.py:47 in run\n    self.import_price_list(supplier)\n" +

@@ -141,7 +141,7 @@ func TestSituationsOfLocks(t *testing.T) {
 
 	s.night()
 	s.nights()
-	s.show("lock-slow", lockPage(held), `document.querySelector(".lock-head").innerText.includes("Usually takes")`)
+	s.show("lock-slow", lockPage(held), `document.querySelector(".figures").innerText.includes("holds seen")`)
 	s.circle()
 	s.show("lock-waits", lockPage("shop/stock"),
 		`document.body.innerText.includes("its process waits for shop/prices")`)

@@ -73,7 +73,7 @@ func (b *tab) click(selector string) {
 const held = "billing/invoice-run"
 
 // confirm goes from the page of the lock to the confirmation.
-func (b *tab) confirm(s *stage) { b.form(s, ".danger a") }
+func (b *tab) confirm(s *stage) { b.form(s, ".last a") }
 
 // form opens the page of the lock and goes on to the form behind a link.
 func (b *tab) form(s *stage, link string) {
@@ -124,7 +124,7 @@ func TestFormOpensAtTheTopWithCancelFocused(t *testing.T) {
 }
 
 // act goes from the page of the lock to a form, by where its link leads.
-func (b *tab) act(s *stage, link string) { b.form(s, `.marks a[href*="/`+link+`?"]`) }
+func (b *tab) act(s *stage, link string) { b.form(s, `:is(.todo, .actions) a[href*="/`+link+`?"]`) }
 
 // send sends the form off, and waits for the page of the lock.
 func (b *tab) send(reason string) {

@@ -7,7 +7,7 @@ export function merge(head, page) {
   if (isInUse(head)) return;
   head.className = fresh.className;
   head.querySelector(".badge")?.replaceWith(fresh.querySelector(".badge"));
-  head.replaceChildren(head.firstElementChild, ...[...fresh.children].slice(1), ...page.querySelectorAll("#main > .note"));
+  head.replaceChildren(head.firstElementChild, ...[...fresh.children].slice(1));
 }
 
 // Typed text is kept in this tab until two minutes after the form was sent, because the login may have expired.

@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/app"
-	"github.com/clustermutex/unlocker/internal/dashboard/pages"
 	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -14,8 +13,6 @@ import (
 // acknowledgement.
 type markPage struct {
 	holdForm
-	Blocked   app.RichText // who waits
-	Done      []string     // what was done to the hold before
 	Words     formWords
 	Choices   []timeChoice // empty where no time is needed
 	Own       string       // time of one's own choice
@@ -40,9 +37,8 @@ const otherTime = "own"
 func (o *Operation) markForm(r *app.Request, lock *app.Lock, typed Request,
 	wrong *FieldError) (app.Answer, error) {
 	row := lock.Row
-	v := markPage{holdForm: o.holdForm(r, row, o.form.Tab, typed, "", wrong), Words: o.form,
-		Required: o.MinReasonLength > 0, Done: pages.DescribeActions(row.Record, r.Now)}
-	v.Blocked = pages.WaitingSentence(*row.Queue, v.Viewpoint)
+	v := markPage{holdForm: o.holdForm(r, lock, o.form.Tab, typed, "", wrong), Words: o.form,
+		Required: o.MinReasonLength > 0}
 	if o.CheckDuration != nil {
 		v.fillTimes(typed.Duration)
 	}

@@ -28,29 +28,25 @@ type unlockPage struct {
 	Queue           pages.QueueView
 	MultiHolderLock *pages.MultiHolderLock // of which the hold is a part
 	Share           string
-	Delay           string // the lock delay that follows; empty for none
-	AutoSoon        *app.TimeText
-	Marks           []pages.Link
-	Commands        []pages.Command
+	Delay           string           // the lock delay that follows; empty for none
+	Steps           []pages.StepView // that come before
 }
 
 // holdForm is the form for an action on a hold, and what the person sees of the hold.
 type holdForm struct {
 	app.Page
-	Name     string
-	State    locks.DisplayState
-	Sentence app.RichText
-	Purpose  string
-	Alive    *app.TimeText
-	Progress string
+	Name  string
+	State locks.DisplayState
+	Head  pages.Head // as on the page of the lock, which keeps it current
 	confirmForm
 }
 
 // holdForm fills the form. The title of its tab ends with the name of the lock.
-func (o *Operation) holdForm(r *app.Request, row *locks.Row, title string, typed Request, name string,
+func (o *Operation) holdForm(r *app.Request, lock *app.Lock, title string, typed Request, name string,
 	wrong *FieldError) holdForm {
+	row := lock.Row
 	from := pages.FromView(r)
-	f := holdForm{Page: o.app.Page(r, title+" "+row.Name), Name: row.Name, State: row.Display, Purpose: row.Purpose,
+	f := holdForm{Page: o.app.Page(r, title+" "+row.Name), Name: row.Name, State: row.Display,
 		confirmForm: confirmForm{Shown: text.Visible(row.Name), Token: row.Token, Revision: row.Revision,
 			Hold: row.UUID, Action: o.app.URLs.Action(o.page, row.Name, row.UUID, from),
 			Cancel: o.app.URLs.LockFrom(row.Name, row.UUID, from)}}
@@ -58,11 +54,8 @@ func (o *Operation) holdForm(r *app.Request, row *locks.Row, title string, typed
 	f.NavEntry = "list"
 	f.AutoRefresh = true
 	f.Icon = app.Icon{State: row.Display}
-	f.Sentence = pages.HolderSentence(row, f.Viewpoint, o.app.Unlockers())
-	if row.Alive != nil {
-		f.Alive = f.Age(row.Alive.At)
-		f.Progress = row.Alive.Progress
-	}
+	past, _ := o.app.History.Endings(r.Context(), r.Now, row.Name)
+	f.Head = o.pages.NewHead(r, lock, past)
 	return f
 }
 
@@ -179,17 +172,12 @@ func asForm(a app.Answer, wrong *FieldError) app.Answer {
 func (o *Operation) unlockForm(r *app.Request, lock *app.Lock, typed Request, name string,
 	wrong *FieldError) (app.Answer, error) {
 	row := lock.Row
-	v := unlockPage{holdForm: o.holdForm(r, row, "force unlock", typed, name, wrong),
+	v := unlockPage{holdForm: o.holdForm(r, lock, "force unlock", typed, name, wrong),
 		Host: locks.HostPID(row.Hostname, row.PID), Dead: row.ProvenDead()}
 	v.Do = "Force unlock " + text.Visible(row.Name)
 	v.Kept = "the history"
 	if r.Caller.MayFor(access.Backtrace, row.Owner) {
 		v.Frame = o.traces.FirstFrame(lock.Document.Backtrace)
-	}
-	unlockers := o.app.Unlockers()
-	awaited := len(unlockers) > 0 && pages.WhyNeverRemoved(row.Name, unlockers) == nil
-	if unlock := v.Viewpoint.Next(row.UnlockAt()); awaited && unlock != nil && unlock.Kind == "next" {
-		v.AutoSoon = unlock
 	}
 	v.Share = protocol.DescribeShare(row.Share())
 	v.MultiHolderLock = pages.MultiHolderLockOf(r, row)
@@ -197,8 +185,7 @@ func (o *Operation) unlockForm(r *app.Request, lock *app.Lock, typed Request, na
 		v.Delay = text.Duration(delay)
 	}
 	v.Queue = pages.NewQueueView(lock.Waiters, 1, v.Viewpoint)
-	v.Marks = pages.MarkLinks(r, row)
-	v.Commands = pages.FindHolderCommands(row)
+	v.Steps = slices.DeleteFunc(o.pages.StepViews(r, lock, &v.Head.Said.Headline), pages.StepView.IsLast)
 	return o.app.Render("unlock", v)
 }
 
@@ -314,7 +301,7 @@ func (o *Operation) command(asked Request) string {
 		length = []string{"--withdraw"}
 		why = nil
 	}
-	return o.app.Mutexctl(o.mutexctl(), asked.Name, slices.Concat(seen, length, why)...)
+	return text.Mutexctl(o.mutexctl(), asked.Name, slices.Concat(seen, length, why)...)
 }
 
 // flagDuration returns Duration for the command line; the form's default if it is unreadable.

@@ -12,7 +12,6 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/timeline"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/protocol"
-	"github.com/clustermutex/unlocker/internal/text"
 )
 
 // App is what all handlers share. It lives as long as the dashboard; a [Request] lives as long as an answer.
@@ -40,11 +39,6 @@ func (s *App) ReadError(err error) error {
 
 // EndDelay is the command of mutexctl that ends a lock delay.
 const EndDelay = "force-unlock --end-delay"
-
-// Mutexctl is the command line about a lock.
-func (s *App) Mutexctl(command, lock string, flags ...string) string {
-	return text.Mutexctl(command, lock, flags...)
-}
 
 // HoldFlags are the flags of mutexctl for a hold that somebody saw and what is done to it: the reason is an empty word
 // if there is none yet.

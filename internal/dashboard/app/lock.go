@@ -158,7 +158,7 @@ func (s *App) notHeld(l *Lock, delays []metadata.LockDelay) error {
 	p.Link = s.URLs.To("history", "q", locks.Exactly("name", name))
 	for i := range delays[:min(len(delays), MaxDelaysShown)] {
 		d := &delays[i]
-		p.Detail += " There is " + protocol.DescribeDelay(d, s.Config.Now()) + " (" + s.Mutexctl(EndDelay, d.Name) +
+		p.Detail += " There is " + protocol.DescribeDelay(d, s.Config.Now()) + " (" + text.Mutexctl(EndDelay, d.Name) +
 			" ends it)."
 	}
 	if more := len(delays) - MaxDelaysShown; more > 0 {

@@ -109,13 +109,16 @@ func (v Viewpoint) Next(t time.Time) *TimeText {
 	return m
 }
 
-// Since is an instant in the past: "14m ago".
+// Since is an instant in the past: "14m ago", as of the viewpoint.
 func (v Viewpoint) Since(t time.Time) *TimeText {
-	m := v.Age(t)
+	m := v.Lasting(t)
 	if m == nil {
 		return nil
 	}
-	m.Kind, m.Text = "alert", m.Text+" ago"
+	m.Text += " ago"
+	if !v.Stale {
+		m.Kind = "alert"
+	}
 	if left := t.Sub(v.Now); left > 0 {
 		m.Text = "in " + text.Countdown(left)
 		m.ScreenReaderText = screenReaderText(left)

@@ -58,6 +58,17 @@ func (p *Pages) acknowledgeURL(r *app.Request, v Headline) string {
 
 // HeadlineOf says what a person must know first of one lock. Its Lead is nil where there is nothing to say.
 func (p *Pages) HeadlineOf(r *app.Request, lock *app.Lock) Headline {
+	return p.headlineOf(r, lock, p.headlineInput(r))
+}
+
+// unnamedHeadlineOf is HeadlineOf for a page that has the name above it.
+func (p *Pages) unnamedHeadlineOf(r *app.Request, lock *app.Lock) Headline {
+	input := p.headlineInput(r)
+	input.Unnamed = true
+	return p.headlineOf(r, lock, input)
+}
+
+func (p *Pages) headlineOf(r *app.Request, lock *app.Lock, input headline.Input) Headline {
 	var held *locks.HeldLock
 	name := lock.Name
 	switch {
@@ -69,7 +80,7 @@ func (p *Pages) HeadlineOf(r *app.Request, lock *app.Lock) Headline {
 	case len(lock.Shares) > 0:
 		held = new(locks.NewHeldLock(name, lock.Shares))
 	}
-	said, ok := headline.ForLock(p.headlineInput(r), name, held)
+	said, ok := headline.ForLock(input, name, held)
 	if !ok {
 		return Headline{}
 	}
@@ -94,42 +105,22 @@ func (p *Pages) view(r *app.Request, said headline.Headline, at app.Viewpoint) H
 	if said.Class == locks.ClassStale {
 		at = app.LiveAt(r.Now) // the silence goes on
 	}
-	u := p.app.URLs
 	v := Headline{Headline: said}
 	v.Lead = p.sentenceAt(said.Lead, at)
 	if said.Then != nil {
 		v.Then = p.sentenceAt(said.Then, at)
 	}
 	v.Command = said.Command()
-	v.Step.Text = said.Next.Words()
-	switch said.Next {
-	case headline.LookAtView:
-		v.Step.URL = u.To("status")
-	case headline.ReadRunbook:
-		v.Step.URL = said.Runbook()
-		v.IsExternal = true
-	case headline.LookAtCycle:
-		v.Step.URL = u.To("waiting")
-	case headline.LookAtLock, headline.SeeProblems:
-		v.Step.URL = u.Lock(said.Lock, "")
-	case headline.Force, headline.GiveTime:
-		v.Step = formFor(r, said)
+	var row *locks.Row
+	if said.Holder != nil {
+		row = &locks.Row{Record: said.Holder}
+	}
+	v.Step = p.stepLink(r, row, &said, said.Next())
+	v.IsExternal = said.Next() == headline.ReadRunbook
+	if v.Step.URL == "" && said.Next() != headline.NoStep {
+		v.Step = Link{"What to do", p.app.URLs.Lock(said.Lock, "")}
 	}
 	return v
-}
-
-// formFor leads to the form of the next step, if the caller may take it and it makes sense; else to the lock's page.
-func formFor(r *app.Request, said headline.Headline) Link {
-	row := &locks.Row{Record: said.Holder}
-	if said.Next == headline.Force && r.MayDo(protocol.VerbForceUnlock, row.Owner) && !row.Misplaced {
-		return Link{said.Next.Words(), r.App.URLs.Action("unlock", row.Name, row.UUID, "")}
-	}
-	if said.Next == headline.GiveTime {
-		for _, link := range MarkLinks(r, row) {
-			return link
-		}
-	}
-	return Link{"Look at the lock", r.App.URLs.Lock(said.Lock, "")}
 }
 
 // sentenceAt is a sentence as a page says it, whose locks are links.

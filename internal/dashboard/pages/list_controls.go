@@ -6,7 +6,6 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/app"
 	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/locks"
-	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -98,18 +97,6 @@ func (p *Pages) groupViews(v *listPage, r *app.Request, l ListRequest, found *lo
 		view.Table.Caption = "Locks of " + text.Visible(view.Owner)
 		v.Groups = append(v.Groups, view)
 	}
-}
-
-// WhyNeverRemoved says why no running unlocker ever removes the lock; nil if one may, or if none runs.
-func WhyNeverRemoved(lock string, unlockers []protocol.Unlocker) app.RichText {
-	f := diagnosis.CombinePolicies(protocol.Presences(unlockers))
-	switch {
-	case len(unlockers) > 0 && !f.Removes:
-		return app.Plain("The unlocker only watches (").Value(f.Watching).Plain("): no lock is removed.")
-	case f.Excludes(lock):
-		return app.Plain("The unlockers exclude it by name.")
-	}
-	return nil
 }
 
 // policyUnknownText names the unlockers because of which the common policy is unknown.

@@ -190,22 +190,6 @@ func (c *column) unlink() {
 	}
 }
 
-// holdView is how far a hold is: as a bar, and in words.
-type holdView struct {
-	Bar    *bar          // nil where there is none
-	Held   *app.TimeText // nil: unknown
-	Alert  *app.TimeText // nil: never
-	Late   bool          // the alert is past
-	Unlock *app.TimeText // nil: never
-}
-
-func newHoldView(r *locks.Row, at app.Viewpoint) holdView {
-	alert := r.Verdict().AlertAt
-	return holdView{Bar: newBar(r, at), Held: at.Lasting(r.LockedAt), Alert: at.AlertOf(r.Record, r.Verdict()),
-		Late:   r.Display != locks.Held && !alert.IsZero() && !alert.After(at.AsOf),
-		Unlock: at.Unlock(r.UnlockAt())}
-}
-
 // bar draws a hold: from when it was taken to its auto-unlock, filled up to now. app.js moves it.
 type bar struct {
 	HasHeartbeats bool      // it is kept alive by heartbeats

@@ -15,7 +15,7 @@ type freePage struct {
 	State    locks.DisplayState // a class of the header: unclaimed, unknown or free
 	Sentence app.RichText       // who holds it: nobody; and who waits
 	Last     app.RichText       // the hold before
-	Commands []Command
+	Commands []string
 }
 
 // stateUnknown is that of a lock that nobody held when etcd was last heard.
@@ -46,8 +46,7 @@ func (p *Pages) free(r *app.Request, lock *app.Lock) (app.Answer, error) {
 	if v.Last = lastHold(v.History.last(), at); v.Last == nil {
 		v.Last = app.Plain("This dashboard knows of no earlier hold.")
 	}
-	v.Commands = []Command{{"history", p.app.Mutexctl("history", lock.Name)},
-		{"the queue", p.app.Mutexctl("show", lock.Name)}}
+	v.Commands = []string{text.Mutexctl("history", lock.Name), text.Mutexctl("show", lock.Name)}
 	return p.app.Render("free", v)
 }
 
@@ -101,7 +100,7 @@ func (p *Pages) endedPage(r *app.Request, lock *app.Lock) lockPage {
 	v.Ended = &endedView{Word: locks.EndedWord(e.Cause), When: v.Age(e.EndedAt.Time), By: e.By, Why: e.Reason}
 	if lock.Row != nil {
 		v.Current = p.app.URLs.Lock(lock.Name, lock.Row.UUID)
-		v.Sentence = HolderSentence(lock.Row, lock.Viewpoint(v.Viewpoint), p.app.Unlockers())
+		v.Sentence = holderText(lock.Row, lock.Viewpoint(v.Viewpoint))
 	}
 	v.Done = describePastActions(e, v.Viewpoint.Now)
 	v.Facts = append([]fact{{"hold", e.UUID}, {"fencing token", app.NumberOrEmpty(e.Token)}},

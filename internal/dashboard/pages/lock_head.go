@@ -10,22 +10,45 @@ import (
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
-	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// WaitingSentence says how many wait, and for how long.
-func WaitingSentence(q locks.Queue, at app.Viewpoint) app.RichText {
-	longest := at.Lasting(q.Longest)
-	switch {
-	case q.Waiters == 0:
-		return app.Plain("No waiters.")
-	case longest == nil:
-		return app.RichText{}.Value(app.Plural(q.Waiters, "waiter", "waiters")).Plain(".")
+// Head is what the page of a held lock and its forms say first, in the same words.
+type Head struct {
+	Said      Headline
+	Alive     *app.TimeText // the last report of a holder that is heard of; nil for any other
+	Sentence  app.RichText  // who holds it
+	Diagnosis app.RichText  // what is probably the matter with the holder; nil where nothing is known
+	Ack       app.RichText  // who looks at it; nil: nobody
+	Share     string        // what the holder has of a lock that several can hold
+	Whole     *MultiHolderLock
+	Purpose   string
+	Delays    delaysView
+	Done      []string // what operators did to the hold, in sentences
+	Notes     []app.RichText
+}
+
+// NewHead returns the head of a lock that is held.
+func (p *Pages) NewHead(r *app.Request, lock *app.Lock, past []metadata.Ending) Head {
+	row := lock.Row
+	at := lock.Viewpoint(r.Viewpoint())
+	v := Head{Said: p.unnamedHeadlineOf(r, lock), Sentence: holderText(row, at), Purpose: row.Purpose,
+		Diagnosis: p.diagnosed(p.Diagnose(r, lock, past), at), Ack: ackText(row.Acknowledged),
+		Share: protocol.DescribeShare(row.Share()), Whole: MultiHolderLockOf(r, row), Delays: p.delaysOf(r, lock.Name),
+		Done: describeRequests(row.Record, r.Now)}
+	if !row.ProvenDead() && !row.IsSilent(at.AsOf) {
+		v.Alive = at.Lasting(row.Alive.At)
 	}
-	if q.Waiters == 1 {
-		return app.RichText{}.Value("1 waiter").Plain(", for ").Time(longest).Plain(".")
+	if lock.ReadError != "" {
+		v.Notes = append(v.Notes,
+			app.Plain("etcd could not be read: ").Value(lock.ReadError).Plain(". The rest is from "+
+				"the watch, as of "+app.TimeOfDay(r.Fresh.HeardAt)+" UTC; some keys are missing."))
 	}
-	return app.RichText{}.Value(text.Thousands(q.Waiters) + " waiting").Plain(", longest ").Time(longest).Plain(".")
+	for _, note := range []app.RichText{skewText(row, r.Now), explainStatement(row.Record, at)} {
+		if note != nil {
+			v.Notes = append(v.Notes, note)
+		}
+	}
+	return v
 }
 
 // Diagnose says what is probably the matter with the holder of a lock. past are holds of the lock that are over.
@@ -52,43 +75,19 @@ func (p *Pages) diagnosed(d diagnosis.Diagnosis, at app.Viewpoint) app.RichText 
 	return app.RichText{}.Value(d.Label).Plain(": ").Append(p.sentenceAt(d.Why, at)).Plain(".")
 }
 
-// copyView is a button that copies a text. Its name for ears begins with its text and says what is copied.
-type copyView struct{ Text, Name, Copied string }
-
-// fillCopies adds what can be copied from the head of the page.
-func (p *Pages) fillCopies(v *lockPage, r *app.Request, row *locks.Row) {
-	for _, c := range FindHolderCommands(row) {
-		if word := "copy " + commandWord(c.Line); !strings.Contains(c.Line, " get ") {
-			v.Copies = append(v.Copies, copyView{word, word + ": " + c.Line, c.Line})
-			break
-		}
-	}
-	v.Copies = append(v.Copies, copyView{"copy for the incident",
-		"copy for the incident: what is the matter, code location, waiters, link", p.incident(v, r, row)})
-}
-
-// commandWord names a command: kubectl logs, ssh.
-func commandWord(line string) string {
-	words := strings.Fields(line)
-	if words[0] == "kubectl" {
-		return strings.Join(words[:2], " ")
-	}
-	return words[0]
-}
-
 // incident is what somebody pastes into the channel of an incident: plain text, as of now.
 func (p *Pages) incident(v *lockPage, r *app.Request, row *locks.Row) string {
-	lines := []string{v.Headline.String()}
+	lines := []string{text.Visible(row.Name) + ": " + v.Head.Said.String()}
 	if environment := v.Environment; environment != "" {
 		lines[0] = "[" + environment + "] " + lines[0]
 	}
-	for _, said := range []app.RichText{v.Sentence, v.Diagnosis, v.Ack.Text} {
+	for _, said := range []app.RichText{v.Head.Sentence, v.Head.Diagnosis, v.Head.Ack} {
 		if said != nil {
 			lines = append(lines, said.String())
 		}
 	}
-	if v.Purpose != "" {
-		lines = append(lines, "For: "+text.Visible(v.Purpose))
+	if v.Head.Purpose != "" {
+		lines = append(lines, "For: "+text.Visible(v.Head.Purpose))
 	}
 	if v.Trace != nil && v.Trace.First != nil {
 		at := "At: " + v.Trace.First.Position()
@@ -118,39 +117,6 @@ func (p *Pages) incident(v *lockPage, r *app.Request, row *locks.Row) string {
 	return strings.Join(lines, "\n")
 }
 
-// HolderSentence says who holds the lock and what happens next, which the unlockers decide.
-func HolderSentence(r *locks.Row, at app.Viewpoint, unlockers []protocol.Unlocker) app.RichText {
-	s := holderText(r, at)
-	unlock := at.Next(r.UnlockAt())
-	apart := r.Verdict().State != staleness.Held || !r.Verdict().AlertsAtUnlock()
-	never := WhyNeverRemoved(r.Name, unlockers)
-	comes := "alert and auto-unlock "
-	if never != nil {
-		comes = "alert "
-		never = app.Plain(" ").Append(never)
-	}
-	switch {
-	case unlock == nil:
-		return addAlertText(s, r, at).Plain(" It is never auto-unlocked.")
-	case never != nil && (apart || unlock.Kind == "over"):
-		return addAlertText(s, r, at).Append(never)
-	case unlock.Kind == "over":
-		return addAlertText(s, r, at).Plain(" The auto-unlock is overdue by ").Time(at.Age(r.UnlockAt())).Plain(".")
-	case unlock.Kind == "":
-		return addAlertText(s, r, at).Plain(" Its deadline has passed, outcome unknown.")
-	case apart:
-		return addAlertText(s, r, at).Plain(" Auto-unlock ").Time(unlock).Plain(".")
-	case !staleness.KeptAlive(r.Record):
-		return s.Plain(" Unless it is extended, " + comes).Time(unlock).Plain(".").Append(never)
-	}
-	s = s.Plain(" Extended")
-	if every := diagnosis.ReportInterval(r.Record); every > 0 {
-		s = s.Plain(" every " + text.Duration(every) + ",")
-	}
-	return s.Plain(" last ").Time(at.Lasting(r.Alive.At)).Plain(" ago.").
-		Plain(" If it stays silent, " + comes).Time(unlock).Plain(".").Append(never)
-}
-
 // holderText says who holds the lock, and for how long.
 func holderText(r *locks.Row, at app.Viewpoint) app.RichText {
 	var s app.RichText
@@ -172,17 +138,6 @@ func holderText(r *locks.Row, at app.Viewpoint) app.RichText {
 		s = s.Plain(" for ").Time(held)
 	}
 	return s.Plain(".")
-}
-
-// addAlertText adds when people are alerted, or since when they are.
-func addAlertText(s app.RichText, r *locks.Row, at app.Viewpoint) app.RichText {
-	switch alert := r.Verdict().AlertAt; {
-	case r.Verdict().State == staleness.Alerting:
-		return s.Plain(" Alerting for ").Time(at.Lasting(alert)).Plain(".")
-	case r.Verdict().State == staleness.Held && alert.After(at.AsOf):
-		return s.Plain(" Alert ").Time(at.Alert(alert)).Plain(".")
-	}
-	return s
 }
 
 // malformedPolicyText says what the unlockers do with a record that lacks a deadline.
@@ -222,20 +177,21 @@ func clockOff(off time.Duration) string {
 	return ""
 }
 
-// skewSentence says what it means for the lock that its holder's clock differs from the one here.
-func skewSentence(r *locks.Row, now time.Time) string {
+// skewText says what it means for the lock that its holder's clock differs from the one here; nil if it does not.
+func skewText(r *locks.Row, now time.Time) app.RichText {
 	ahead := r.LockedAt.Sub(now)
 	switch off := r.Verdict().ClockOff; {
 	case off < 0:
-		return "clock skew -" + text.Duration(-off) +
+		return app.Plain("clock skew -" + text.Duration(-off) +
 			": the holder's clock is behind this dashboard's. The auto-unlock is shown by this dashboard's clock, " +
-			"which is later than the record says"
+			"which is later than the record says.")
 	case off > 0:
-		return "clock skew +" + text.Duration(off) +
+		return app.Plain("clock skew +" + text.Duration(off) +
 			": the holder's clock is ahead of this dashboard's. The alert is shown by this dashboard's clock, " +
-			"which is earlier than the record says"
+			"which is earlier than the record says.")
 	case ahead > 5*time.Second:
-		return "clock skew +" + text.Duration(ahead) + ": the holder's clock is ahead of this dashboard's"
+		return app.Plain("clock skew +" + text.Duration(ahead) +
+			": the holder's clock is ahead of this dashboard's.")
 	}
-	return ""
+	return nil
 }

@@ -24,7 +24,7 @@ func (p *Pages) shared(r *app.Request, lock *app.Lock) (app.Answer, error) {
 	u := locks.UseOf(lock.Shares)
 	v := sharedPage{lockFrame: p.lockFrame(r, lock), State: u.Display, Use: u.Describe(), Other: u.OtherLimit}
 	v.AutoRefresh = true
-	v.Headline = p.HeadlineOf(r, lock)
+	v.Headline = p.unnamedHeadlineOf(r, lock)
 	v.History.URL = p.app.URLs.To("history", "q", locks.FieldTerm("name", lock.Name+"#*"))
 	if v.Icon.State != "stale" {
 		v.Icon = app.Icon{State: u.Display}

@@ -12,23 +12,6 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// MarkLinks lead to what the caller may do for the holder of the lock, where it makes sense: a holder that has ended
-// neither finishes nor needs time.
-func MarkLinks(r *app.Request, row *locks.Row) []Link {
-	var links []Link
-	if row.ProvenDead() {
-		return nil
-	}
-	add := func(v protocol.Verb, label string) {
-		if canDo(r, v, row) {
-			links = append(links, Link{label, r.App.URLs.Action(string(v), row.Name, row.UUID, FromView(r))})
-		}
-	}
-	add(protocol.VerbExtend, "Give more time…")
-	add(protocol.VerbAsk, "Ask to finish…")
-	return links
-}
-
 // canDo reports whether the caller may perform v on the hold, and v applies to it.
 func canDo(r *app.Request, v protocol.Verb, row *locks.Row) bool {
 	return r.MayDo(v, row.Owner) && v.CheckHoldNow(row.Record, r.Now) == nil
@@ -52,16 +35,13 @@ func actionWords(a *protocol.Action) string {
 	return text.Clip(string(a.Verb), app.MaxWordShown)
 }
 
-// DescribeActions describes the actions of operators and waiters on a hold, in sentences of visible characters.
-func DescribeActions(r *metadata.Record, now time.Time) []string {
-	return nonEmpty(append([]string{protocol.DescribeAcknowledgement(r, now)}, describeRequests(r, now)...)...)
-}
-
+// describeRequests describes what operators and waiters asked of a hold, in sentences of visible characters.
 func describeRequests(r *metadata.Record, now time.Time) []string {
 	return nonEmpty(protocol.DescribeFinishRequest(r, now), protocol.DescribeMoreTime(r.MoreTime, now))
 }
 
-// describePastActions is DescribeActions for an ended hold. The reason of a yielded hold says already who asked.
+// describePastActions describes what operators and waiters did to an ended hold. The reason of a yielded hold says
+// already who asked.
 func describePastActions(e *metadata.Ending, now time.Time) []string {
 	asked := protocol.DescribePastFinishRequest(e.FinishRequest, now)
 	if e.Cause == metadata.EndingYielded {
@@ -76,12 +56,11 @@ func nonEmpty(sentences ...string) []string {
 	return slices.DeleteFunc(sentences, func(s string) bool { return s == "" })
 }
 
-// ackView is the acknowledgement of a lock, and how to acknowledge it: the parts "acknowledged" and "acknowledge" show
-// it.
+// ackView is how to acknowledge a lock: the part "acknowledge" shows it.
 type ackView struct {
-	Text    app.RichText // nil if there is none
-	URL     string       // where the caller can acknowledge it, or withdraw that; empty where they may not
-	Silence string       // Alertmanager's form for a silence of its alerts; empty where that is not known
+	IsTaken bool   // it is acknowledged already
+	URL     string // where the caller can acknowledge it, or withdraw that; empty where they may not
+	Silence string // Alertmanager's form for a silence of its alerts; empty where that is not known
 }
 
 // endOf is the end of an acknowledgement. It is a time of day, because it is at most a day away.
@@ -105,7 +84,7 @@ func ackText(a *metadata.Acknowledgement) app.RichText {
 // fillAck adds the acknowledgement, and where the caller can write one.
 func (p *Pages) fillAck(v *lockPage, r *app.Request, lock *app.Lock) {
 	row := lock.Row
-	v.Ack.Text = ackText(row.Acknowledged)
+	v.Ack.IsTaken = row.Acknowledged != nil
 	if row.Acknowledged != nil || row.Display != locks.Held {
 		comment := ""
 		if row.Acknowledged != nil {
@@ -137,7 +116,7 @@ func (p *Pages) delaysOf(r *app.Request, name string) delaysView {
 	view := delaysView{More: max(0, len(delays)-app.MaxDelaysShown)}
 	for i := range delays[:len(delays)-view.More] {
 		d := &delays[i]
-		command := p.app.Mutexctl(app.EndDelay, d.Name, app.HoldFlags(d.UUID, "", "")...)
+		command := text.Mutexctl(app.EndDelay, d.Name, app.HoldFlags(d.UUID, "", "")...)
 		v := delayView{Words: protocol.DescribeDelay(d, r.Now), Command: command}
 		if !r.Viewpoint().Stale && r.MayDo(protocol.VerbEndDelay, d.Owner) {
 			v.URL = p.app.URLs.Action("end-delay", d.Name, d.UUID, FromView(r))

@@ -1,0 +1,108 @@
+package pages
+
+import (
+	"time"
+
+	"github.com/clustermutex/unlocker/internal/dashboard/app"
+	"github.com/clustermutex/unlocker/internal/dashboard/etcdread"
+	"github.com/clustermutex/unlocker/internal/diagnosis"
+	"github.com/clustermutex/unlocker/internal/headline"
+	"github.com/clustermutex/unlocker/internal/locks"
+	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/internal/text"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/staleness"
+)
+
+// figure is one of the numbers on top of the page of a lock.
+type figure struct {
+	Label       string
+	Value, Note app.RichText
+	IsBad       bool
+}
+
+// figures are how late the lock is, when its holder reported, when it ends by itself, and how long it usually takes.
+func (p *Pages) figures(r *app.Request, lock *app.Lock, past []metadata.Ending) []figure {
+	row := lock.Row
+	at := lock.Viewpoint(r.Viewpoint())
+	input := p.headlineInput(r)
+	return []figure{lateFigure(row, at), reportFigure(row, at), progressFigure(row, at),
+		p.unlockFigure(&input, row, at), p.usualFigure(r, past)}
+}
+
+func lateFigure(row *locks.Row, at app.Viewpoint) figure {
+	v := row.Verdict()
+	lasting := func(label string, since time.Time) figure {
+		return figure{Label: label, Value: app.RichText{}.Time(at.Lasting(since)), IsBad: true}
+	}
+	switch {
+	case row.ProvenDead() && !protocol.EndedAt(row.Death).IsZero():
+		return lasting("dead for", protocol.EndedAt(row.Death))
+	case v.State == staleness.Expired:
+		return lasting("expired for", v.AutoUnlockAt)
+	case v.State == staleness.Alerting:
+		return lasting("late", row.LateSince())
+	case v.AlertAt.IsZero():
+		return figure{Label: "alert", Value: app.Plain("never")}
+	}
+	return figure{Label: "alert", Value: app.RichText{}.Time(at.AlertOf(row.Record, v))}
+}
+
+func reportFigure(row *locks.Row, at app.Viewpoint) figure {
+	f := figure{Label: "last report", Value: app.Plain("never")}
+	if row.Rhythm() == 0 {
+		return f
+	}
+	if !row.Alive.At.Before(row.AlertAt) {
+		f.Label = "last heartbeat"
+	}
+	f.Value = app.RichText{}.Time(at.Since(row.Alive.At))
+	f.IsBad = row.Class == locks.ClassSilent
+	return f
+}
+
+// progressFigure says when the holder last reported progress, as far as that is known: a heartbeat repeats the text.
+func progressFigure(row *locks.Row, at app.Viewpoint) figure {
+	f := figure{Label: "last progress", Value: app.Plain("none"), IsBad: row.Class == locks.ClassLate}
+	if row.Rhythm() == 0 || row.Alive.Progress == "" {
+		return f
+	}
+	f.Note = app.RichText{}.Value(text.Clip(row.Alive.Progress, app.MaxWordShown))
+	f.Value = app.RichText{}.Time(at.Since(row.Alive.At))
+	switch {
+	case row.Class != locks.ClassLate:
+		f.Note = app.Plain("or earlier: ").Append(f.Note)
+	case diagnosis.ReportsProgress(row.Record):
+		f.IsBad = false
+	default:
+		f.Value = app.Plain("over ").Time(at.Since(row.LateSince()))
+	}
+	return f
+}
+
+func (p *Pages) unlockFigure(input *headline.Input, row *locks.Row, at app.Viewpoint) figure {
+	when, why := input.AutoUnlock(new(locks.NewHeldLock(row.Name, []*locks.Row{row})))
+	return figure{Label: "unlocked by itself", Value: p.sentenceAt(when, at), Note: p.sentenceAt(why, at)}
+}
+
+func (p *Pages) usualFigure(r *app.Request, past []metadata.Ending) figure {
+	median, holds := p.usualHold(r, past)
+	if holds == "" {
+		return figure{Label: "usually takes", Value: app.Plain("unknown"), Note: app.Plain("too few holds seen")}
+	}
+	return figure{Label: "usually takes", Value: app.Plain(median), Note: app.Plain(holds)}
+}
+
+// usualHold says how long a lock is usually held, and how many holds say so; nothing if too few do.
+func (p *Pages) usualHold(r *app.Request, past []metadata.Ending) (takes, seen string) {
+	gaps, _ := p.app.History.WatchGaps(r.Now, r.Fresh)
+	median, holds := etcdread.UsualHold(past, gaps)
+	if holds == 0 {
+		return "", ""
+	}
+	takes = text.Duration(median)
+	if median < time.Second {
+		takes = "less than a second"
+	}
+	return takes, text.Thousands(holds) + " holds seen"
+}

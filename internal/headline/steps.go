@@ -1,0 +1,165 @@
+package headline
+
+import (
+	"cmp"
+
+	"github.com/clustermutex/unlocker/internal/diagnosis"
+	"github.com/clustermutex/unlocker/internal/locks"
+	"github.com/clustermutex/unlocker/internal/text"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// stepRow are the steps for a class of locks.
+type stepRow struct {
+	class locks.Class
+	when  func(*Input, *locks.HeldLock) bool // nil: always
+	steps []StepKind
+}
+
+// stepTable has the steps for each held lock, from harmless to dangerous. The first row that matches counts, without
+// the steps that make no sense for the holder.
+func stepTable() []stepRow {
+	isKept := func(c *Input, l *locks.HeldLock) bool { return c.whyNeverRemoved(l) != "" }
+	isMisplaced := func(_ *Input, l *locks.HeldLock) bool { return l.Misplaced }
+	progresses := func(_ *Input, l *locks.HeldLock) bool { return diagnosis.ReportsProgress(l.Record) }
+	return []stepRow{
+		{locks.ClassOverdue, isKept, []StepKind{LookAtLock, End, Force}},
+		{locks.ClassOverdue, nil, []StepKind{ReadRunbook, LookAtLock, Force}},
+		{locks.ClassDead, nil, []StepKind{Force}},
+		{locks.ClassSilent, nil, []StepKind{LookAtLock, GiveTime, AskToFinish, End, Force}},
+		{locks.ClassLate, progresses, []StepKind{GiveTime, AskToFinish, LookAtLock, End, Force}},
+		{locks.ClassLate, nil, []StepKind{LookAtLock, GiveTime, AskToFinish, End, Force}},
+		{locks.ClassMalformed, isMisplaced, []StepKind{SeeProblems}},
+		{locks.ClassMalformed, nil, []StepKind{SeeProblems, LookAtLock, End, Force}},
+		{locks.ClassLeaving, nil, []StepKind{LookAtLock, Force}},
+		{locks.ClassCalm, nil, []StepKind{GiveTime, AskToFinish, LookAtLock, End, Force}},
+	}
+}
+
+// stepsFor returns the steps for a held lock.
+func (c *Input) stepsFor(l *locks.HeldLock) []Step {
+	for _, row := range stepTable() {
+		if row.class == l.Class && (row.when == nil || row.when(c, l)) {
+			return c.describe(l, row.steps)
+		}
+	}
+	return nil
+}
+
+// showStep is the only step about a lock whose holder is not looked at.
+func showStep(kind StepKind, lock string) []Step {
+	return []Step{{Kind: kind, Commands: []string{text.Mutexctl("show", lock)}}}
+}
+
+// describe describes the steps of these kinds that make sense for the holder.
+func (c *Input) describe(l *locks.HeldLock, kinds []StepKind) (steps []Step) {
+	for _, kind := range kinds {
+		s := Step{Kind: kind}
+		if !c.makesSense(l, kind) {
+			continue
+		}
+		s.Title, s.Effect = c.words(l, kind)
+		s.Commands = commands(l.Record, kind)
+		steps = append(steps, s)
+	}
+	return steps
+}
+
+// makesSense reports whether the step can do anything: a holder that has ended neither finishes nor needs time, and the
+// end of a process does not end work that outlives it.
+func (c *Input) makesSense(l *locks.HeldLock, kind StepKind) bool {
+	r := l.Record
+	isGone := r.ProvenDead() || r.Token == 0
+	switch kind {
+	case LookAtLock:
+		return !isGone
+	case End:
+		return !isGone && (r.Process == nil || !r.Process.Detached) && len(endCommands(r)) > 0
+	case GiveTime, AskToFinish:
+		return !isGone && kind.Verb().CheckHoldNow(r, c.Now) == nil
+	}
+	return true
+}
+
+// words say when the step is right, and what it does and costs.
+func (c *Input) words(l *locks.HeldLock, kind StepKind) (title string, effect sentence) {
+	switch kind {
+	case LookAtCycle:
+		return "Who waits for whom?", effect.Say("When one of them gives up or ends, the others go on.")
+	case ReadRunbook:
+		return "Why is it still there?", effect.Say("The runbook says what keeps unlockers from removing it.")
+	case SeeProblems:
+		return "What is wrong with the record?", effect.Say("Fix the client that wrote it.")
+	case LookAtLock:
+		return c.lookWords(l)
+	case GiveTime:
+		effect = effect.Say("Alert and auto-unlock move ahead.")
+		if l.Waiters > 0 {
+			effect = effect.Say(" " + text.Count(l.Waiters, "waiter") + pick(l.Waiters == 1, " waits", " wait") +
+				" that much longer.")
+		}
+		return "It works, but needs longer", effect
+	case AskToFinish:
+		return "It can stop early", effect.Say("It is told, and decides itself.")
+	case End:
+		if isRun(l.Record) {
+			return "It hangs: end it", effect.Say("Ends the wrapper, which ends its command and releases the lock.")
+		}
+		return "It hangs: end it", effect.Say("Its end releases the lock. After a hard kill, a witness or the " +
+			"deadline does.")
+	}
+	return c.forceWords(l)
+}
+
+func (c *Input) lookWords(l *locks.HeldLock) (title string, effect sentence) {
+	switch {
+	case diagnosis.Suspected(l.Record):
+		return "Is it dead?", effect.Say("A witness suspects it, without proof.")
+	case l.Class == locks.ClassSilent:
+		return "Is it working?", effect.Say("Silence alone proves nothing.")
+	case l.Class != locks.ClassLate || diagnosis.ReportsProgress(l.Record):
+		return "Is it working?", effect.Say("Looking changes nothing.")
+	case isRun(l.Record):
+		return "Is it working?",
+			effect.Say("Its heartbeat comes from mutexctl run, and proves nothing about the command.")
+	}
+	return "Is it working?", effect.Say("A heartbeat proves nothing about the work.")
+}
+
+func (c *Input) forceWords(l *locks.HeldLock) (title string, effect sentence) {
+	switch r := l.Record; {
+	case r.Token == 0:
+		return "Nobody holds it: remove the keys", effect.Say("Whoever holds it by then keeps it.")
+	case r.ProvenDead():
+		return "It is dead: free the lock", effect.Say("First make sure that nothing it started still works.")
+	case l.Rhythm() > 0:
+		return "The machine is gone, and nobody can end it", effect.Say("Takes the lock from a holder that was alive ").
+			Since(r.Alive.At).Say(" ago. It is not stopped: two may then work at once.")
+	}
+	return "The machine is gone, and nobody can end it", effect.Say("Takes the lock from a holder that nobody has " +
+		"proven dead. It is not stopped: two may then work at once.")
+}
+
+// commands do the step on the command line.
+func commands(r *metadata.Record, kind StepKind) []string {
+	hold := cmp.Or(r.UUID, "none")
+	switch kind {
+	case LookAtCycle:
+		return []string{text.Mutexctl("show", r.Name)}
+	case LookAtLock:
+		return append(lookCommands(r), text.Mutexctl("show", r.Name))
+	case SeeProblems:
+		if r.Misplaced {
+			return misplacedCommands(r)
+		}
+		return []string{text.Mutexctl("show", r.Name, "--raw")}
+	case End:
+		return endCommands(r)
+	case GiveTime:
+		return []string{text.Mutexctl("extend", r.Name, "--uuid", hold, "--by", "10m", "--reason", "")}
+	case AskToFinish, Force:
+		return []string{text.Mutexctl(pick(kind == Force, "force-unlock", "ask"), r.Name, "--uuid", hold, "--reason",
+			"")}
+	}
+	return nil
+}
