@@ -82,14 +82,14 @@ func (a *app) noteUnlessQuiet(format string, args ...any) {
 }
 
 // notFree gives the error of a lock that was not free in time this status, and drops it if --quiet is given.
-func (a *app) notFree(err error, status int) error {
+func (a *app) notFree(err error, as int) error {
 	switch {
-	case !isHeld(err):
+	case status(err) != ExitHeld, isReported(err): // the status of a command
 		return err
 	case a.quiet:
-		return commandStatus(status)
+		return commandStatus(as)
 	}
-	return &statusError{status, err}
+	return &statusError{as, err}
 }
 
 // width returns how many columns a table may take; 0 for any number.

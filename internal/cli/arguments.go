@@ -98,10 +98,10 @@ func (l *listing) parse(words []string, about locks.About) error {
 	return nil
 }
 
-// unknownKey says that a word looks as if its key were misspelled; empty if none does. Such a word finds little.
-func (l *listing) unknownKey() string {
+// unknownKey says why a query found nothing if a key seems to be misspelled; else it is empty.
+func (l *listing) unknownKey(found int) string {
 	term, key := l.query.UnknownKey()
-	if term == "" {
+	if term == "" || found > 0 {
 		return ""
 	}
 	return text.Visible(term) + ": there is no key " + key + "; a name with a colon is written name:=NAME"

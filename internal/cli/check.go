@@ -128,7 +128,7 @@ func (o *checkOptions) run(ctx context.Context) error {
 	if err := o.check(); err != nil {
 		return err
 	}
-	if unknown := o.unknownKey(); unknown != "" { // it would find nothing, which looks as if all were well
+	if unknown := o.unknownKey(0); unknown != "" { // it would find nothing, which looks as if all were well
 		return usagef("%s", unknown)
 	}
 	v, err := o.readAndJudge(ctx)

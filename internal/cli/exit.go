@@ -41,9 +41,6 @@ func isReported(err error) bool {
 	return ok && s.err == nil
 }
 
-// isHeld reports whether the error, not the command of run, says that another process holds the lock.
-func isHeld(err error) bool { return status(err) == ExitHeld && !isReported(err) }
-
 func usagef(format string, args ...any) error {
 	return &statusError{ExitUsage, fmt.Errorf(format, args...)}
 }

@@ -85,11 +85,7 @@ func (o *historyOptions) table(all []metadata.Ending, now time.Time) error {
 		t.DropEmpty(column)
 	}
 	cut := t.Fit(o.app.width(o.format), o.narrowSteps())
-	notes := []string{cut, countEndings(ways)}
-	if len(all) == 0 {
-		notes = append(notes, o.unknownKey())
-	}
-	return o.app.writeTable(&t, notes...)
+	return o.app.writeTable(&t, cut, countEndings(ways), o.unknownKey(len(all)))
 }
 
 // narrowSteps returns the steps that make the table narrower. What happened to which lock, to whom and why, stays

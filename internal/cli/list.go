@@ -135,11 +135,7 @@ func (o *listOptions) listLocks(ctx context.Context, all *snapshot, now time.Tim
 	case o.format.String() == term.JSONFormat, o.format.String() == term.NameFormat:
 		return nil
 	}
-	notes := []string{all.summary(&found.Counts, len(shown))}
-	if len(rows) == 0 {
-		notes = append(notes, o.unknownKey())
-	}
-	return o.app.writeNotes(notes...)
+	return o.app.writeNotes(all.summary(&found.Counts, len(shown)), o.unknownKey(len(rows)))
 }
 
 // leavesOut reports whether the lock is not what the flags ask for, by the policy of the unlockers.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -160,7 +161,7 @@ func (s *session) locksOf(process *metadata.Process, options []mutex.Option) (*m
 		RequestTimeout: s.app.etcd.RequestTimeout,
 	})
 	if err != nil {
-		return nil, &statusError{ExitUsage, err}
+		return nil, usagef("%s", strings.TrimPrefix(err.Error(), "mutex: options: "))
 	}
 	return locks, nil
 }

@@ -24,7 +24,7 @@ type StartError struct {
 // Error returns one line.
 func (e *StartError) Error() string {
 	if e.Missing {
-		return "there is no command " + text.Visible(e.Command)
+		return "there is no command " + text.ShellWord(e.Command)
 	}
 	return fmt.Sprintf("the command %s cannot be started: %v", text.Visible(e.Command), e.Err)
 }
