@@ -118,7 +118,7 @@ func golden() []look {
 			s := lived(t)
 			s.unlockers[0].HeldBack = []string{"gap"}
 			s.unlockers[0].WitnessProblem = "the API server does not accept our token or certificate: " +
-				"it may have expired"
+				"it answers 401 Unauthorized"
 			return s
 		}, "/status", "status"},
 		{"help", empty, "/help", ""},

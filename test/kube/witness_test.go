@@ -208,7 +208,7 @@ func withoutRights(t *testing.T, c *cluster) {
 
 func withoutToken(t *testing.T, c *cluster) {
 	w := startUnlocker(t, c, c.kubeconfig(t, c.Address, "expired"))
-	w.unlocker.Prints(t, "the API server does not accept our token or certificate: it may have expired")
+	w.unlocker.Prints(t, "the API server does not accept our token or certificate: it answers 401 Unauthorized")
 	w.shows(t, `unlocker_kubernetes_errors_total{error="unauthorized"}`)
 	w.lockedBy(t, "seen all the same", metadata.Process{PodUID: fmt.Sprint(1)})
 }

@@ -151,7 +151,7 @@ func (a *API) explain(err error, namespace string) *apiProblem {
 			": the role needs get, list and watch for pods"}
 	case apierrors.IsUnauthorized(err):
 		return &apiProblem{"unauthorized",
-			"the API server does not accept our token or certificate: it may have expired"}
+			"the API server does not accept our token or certificate: it answers 401 Unauthorized"}
 	case apierrors.IsTooManyRequests(err), apierrors.IsInternalError(err), apierrors.IsServiceUnavailable(err),
 		apierrors.IsServerTimeout(err), apierrors.IsTimeout(err):
 		return &apiProblem{"overloaded", "the API server cannot answer at present: " + err.Error()}
