@@ -23,7 +23,7 @@ type chart struct {
 	Rows     []chartRow
 	MoreRows int    // rows that are left out
 	JSON     string // all of it, for programs
-	Notes    []string
+	Note     string
 	Unknown  []stretchView // about which nothing is known
 }
 
@@ -64,7 +64,6 @@ type tickView struct {
 // chartBuilder has what all lanes of a chart are drawn with.
 type chartBuilder struct {
 	p      *Pages
-	span   timeline.Span
 	at     app.Viewpoint
 	byLock bool // a lane is a lock
 }
@@ -87,12 +86,17 @@ const (
 	maxBars = 1200 // that are drawn: more would not be told apart, and make the page slow
 )
 
-func (d *chartBuilder) build(all []timeline.Interval, options timeline.Options) *chart {
-	options.Span = d.span
+func (d *chartBuilder) build(r *app.Request, past *Timeline, options timeline.Options) *chart {
+	options.Span = timeline.Span{From: past.From, To: r.Now}
 	options.Bars = maxBars
 	options.AsOf = d.at.AsOf
-	laid := timeline.NewChart(all, options)
-	v := &chart{More: laid.More, Ticks: ticks(d.span)}
+	options.Unknown = r.Unwatched()
+	laid := timeline.NewChart(past.All, options)
+	v := &chart{More: laid.More, Ticks: ticks(options.Span)}
+	if past.IncompleteBefore.After(past.From) {
+		v.Note = "Short holds and waits before " + app.UTC(past.IncompleteBefore) + " may be missing: " +
+			"only the longest " + text.Thousands(timeline.MaxIntervals) + " are remembered."
+	}
 	for n := range laid.Lanes {
 		v.Lanes = append(v.Lanes, d.lane(&laid.Lanes[n]))
 	}

@@ -10,7 +10,6 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/timeline"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/protocol"
-	"github.com/clustermutex/unlocker/internal/text"
 )
 
 // timelinePage is who held and who waited in the last minutes or hours.
@@ -69,16 +68,13 @@ func (p *Pages) ServeTimeline(r *app.Request) (app.Answer, error) {
 		ReadError: past.ReadError}
 	v.JSON = p.app.URLs.To("api/v1/timeline", "q", past.Query.Text, "window", v.Window)
 	v.Clear = p.app.URLs.To("timeline", "window", v.Window)
-	d := p.newChartBuilder(r, past.window)
-	d.byLock = true
-	v.Chart = d.build(past.All, timeline.Options{Lanes: maxLockLanes, Order: timeline.ByTimeWaited,
-		Lane:    func(i *timeline.Interval) string { return i.Lock },
-		Unknown: r.Unwatched()})
+	d := &chartBuilder{p: p, at: r.Viewpoint(), byLock: true}
+	v.Chart = d.build(r, &past, timeline.Options{Lanes: maxLockLanes, Order: timeline.ByTimeWaited,
+		Lane: func(i *timeline.Interval) string { return i.Lock }})
 	v.Chart.addWindows(past.window, func(w string) string {
 		return p.app.URLs.To("timeline", "q", past.Query.Text, "window", w)
 	})
 	v.Chart.JSON = v.JSON
-	v.Chart.noteIncomplete(past.IncompleteBefore)
 	return p.app.Render("timeline", v)
 }
 
@@ -136,10 +132,6 @@ func matching(r *app.Request, q *locks.Query, all []timeline.Interval) ([]timeli
 	return slices.DeleteFunc(all, func(i timeline.Interval) bool { return !found[i.Lock] }), nil
 }
 
-func (p *Pages) newChartBuilder(r *app.Request, w window) *chartBuilder {
-	return &chartBuilder{p: p, span: timeline.Span{From: r.Now.Add(-w.length), To: r.Now}, at: r.Viewpoint()}
-}
-
 func (v *chart) addWindows(shown window, link func(param string) string) {
 	for _, w := range windows() {
 		c := Link{Text: w.text}
@@ -150,14 +142,6 @@ func (v *chart) addWindows(shown window, link func(param string) string) {
 	}
 }
 
-// noteIncomplete adds a note that short intervals may be missing.
-func (v *chart) noteIncomplete(until time.Time) {
-	if !until.IsZero() {
-		v.Notes = append(v.Notes, "Short holds and waits before "+app.TimeOfDay(until)+" UTC may be missing: "+
-			"only the longest "+text.Thousands(timeline.MaxIntervals)+" are remembered.")
-	}
-}
-
 // lockChart is the chart of one lock: a lane for each process that held it or waited for it. Short intervals before
 // incompleteBefore may be missing. Nil: nothing is known.
 func (p *Pages) lockChart(r *app.Request, lock *app.Lock, all []timeline.Interval, incompleteBefore time.Time) *chart {
@@ -165,18 +149,14 @@ func (p *Pages) lockChart(r *app.Request, lock *app.Lock, all []timeline.Interva
 		return nil
 	}
 	w, _ := windowOf(r, shortestFitting(all, r.Now))
-	d := p.newChartBuilder(r, w)
-	d.at = lock.Viewpoint(r.Viewpoint())
-	v := d.build(all, timeline.Options{Lanes: maxProcessLanes, Order: byRecency,
+	past := &Timeline{All: all, From: r.Now.Add(-w.length), IncompleteBefore: incompleteBefore}
+	d := &chartBuilder{p: p, at: lock.Viewpoint(r.Viewpoint())}
+	v := d.build(r, past, timeline.Options{Lanes: maxProcessLanes, Order: byRecency,
 		Lane: func(i *timeline.Interval) string {
 			return i.Owner + "\x00" + i.Host + "\x00" + strconv.FormatInt(i.PID, 10)
-		},
-		Unknown: r.Unwatched()})
+		}})
 	if link := p.app.URLs.LockFrom(lock.Name, r.URL.Query().Get("hold"), FromView(r)); link != "" {
 		v.addWindows(w, func(param string) string { return link + "&window=" + param })
-	}
-	if incompleteBefore.After(d.span.From) {
-		v.noteIncomplete(incompleteBefore)
 	}
 	v.JSON = p.app.URLs.To("api/v1/timeline", "q", locks.Exactly("name", lock.Name), "window", w.param)
 	return v

@@ -432,8 +432,8 @@ func TestProblemIsReportedInASentence(t *testing.T) {
 		http.StatusForbidden: {"forbidden",
 			"the API server does not let us watch the pods of namespace shop: the role " +
 				"needs get, list and watch for pods"},
-		http.StatusUnauthorized: {"unauthorized", "the API server does not accept our token or certificate: it answers " +
-			"401 Unauthorized"},
+		http.StatusUnauthorized: {"unauthorized", "the API server does not accept our token or certificate: it " +
+			"answers 401 Unauthorized"},
 		http.StatusServiceUnavailable: {"overloaded", "the API server cannot answer at present"},
 	} {
 		t.Run(c.kind, func(t *testing.T) {
