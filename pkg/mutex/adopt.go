@@ -187,7 +187,7 @@ func (l *Lock) startAdopted(ctx context.Context, doc *metadata.FullRecord) error
 	if !doc.AutoUnlockAt.IsZero() {
 		l.deadline.until = l.began.monotonic.Add(doc.AutoUnlockAt.Sub(l.began.wall) - l.set.safetyMargin)
 		if time.Until(l.deadline.until) <= 0 && l.set.autoUnlockAfter > 0 {
-			if _, err := l.extendOnce(ctx, true, ""); err != nil {
+			if _, err := l.extendOnce(ctx, l.span(), true, ""); err != nil {
 				l.finish(err)
 				return err
 			}

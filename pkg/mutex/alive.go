@@ -125,6 +125,23 @@ func (l *Lock) endedBy(events []*clientv3.Event) bool {
 // nil means that etcd confirmed the hold. A [*LostError] means that the hold is over and the handle's context has
 // ended. After any other error the hold stands as before, with its previous deadline.
 func (l *Lock) Alive(ctx context.Context, progress ...string) error {
+	return l.alive(ctx, nil, progress)
+}
+
+// AliveFor is [Lock.Alive] with other times, which count for this call: the alert in alertAfter, the auto-unlock in
+// autoUnlockAfter. No deadline moves back, so shorter ones than those in the record change nothing.
+func (l *Lock) AliveFor(ctx context.Context, alertAfter, autoUnlockAfter time.Duration, progress ...string) error {
+	return l.alive(ctx, &span{alertAfter, autoUnlockAfter}, progress)
+}
+
+// span is how far from now an extension moves the deadlines.
+type span struct{ alertAfter, autoUnlockAfter time.Duration }
+
+// span returns the times that the lock was taken with.
+func (l *Lock) span() span { return span{l.set.alertAfter, l.set.autoUnlockAfter} }
+
+// alive extends the lock by its own times, or by others.
+func (l *Lock) alive(ctx context.Context, other *span, progress []string) error {
 	if l.hasNoHold() {
 		return errNoHold
 	}
@@ -133,10 +150,18 @@ func (l *Lock) Alive(ctx context.Context, progress ...string) error {
 			return err
 		}
 		if l.group != nil { // the work needs all of them
-			return l.group.Alive(ctx, progress...)
+			return l.group.alive(ctx, other, progress)
 		}
 	}
-	err := l.root().extend(ctx, false, strings.Join(progress, " "))
+	hold := l.root()
+	by := hold.span()
+	if other != nil {
+		by = *other
+		if err := hold.set.checkSpan(by); err != nil {
+			return fmt.Errorf("alive %q: %w", l.held.Lock, err)
+		}
+	}
+	err := hold.extend(ctx, by, false, strings.Join(progress, " "))
 	if err == nil || errors.Is(err, ErrNotHeld) {
 		return err
 	}
@@ -145,10 +170,19 @@ func (l *Lock) Alive(ctx context.Context, progress ...string) error {
 
 // Alive extends all locks as [Lock.Alive] does. The error joins those of the locks.
 func (g *Locks) Alive(ctx context.Context, progress ...string) error {
+	return g.alive(ctx, nil, progress)
+}
+
+// AliveFor extends all locks as [Lock.AliveFor] does. The error joins those of the locks.
+func (g *Locks) AliveFor(ctx context.Context, alertAfter, autoUnlockAfter time.Duration, progress ...string) error {
+	return g.alive(ctx, &span{alertAfter, autoUnlockAfter}, progress)
+}
+
+func (g *Locks) alive(ctx context.Context, other *span, progress []string) error {
 	if g == nil || len(g.locks) == 0 {
 		return errNoHold
 	}
-	return each(g.locks, func(l *Lock) error { return l.Alive(ctx, progress...) })
+	return each(g.locks, func(l *Lock) error { return l.alive(ctx, other, progress) })
 }
 
 // maxHeartbeatInterval bounds the time between two heartbeats, so that a long hold has nearly all of its time left when
@@ -166,7 +200,7 @@ func (l *Lock) sendHeartbeats(ctx context.Context) {
 			return
 		}
 		attempt, cancel := context.WithTimeout(ctx, interval)
-		err := l.extend(attempt, true, "")
+		err := l.extend(attempt, l.span(), true, "")
 		cancel()
 		next = interval
 		if err != nil && l.err() == nil && ctx.Err() == nil {
@@ -180,11 +214,11 @@ func (l *Lock) sendHeartbeats(ctx context.Context) {
 const maxOvertaken = 5
 
 // extend moves the deadlines. Extensions of one hold take turns, so that the last one wins.
-func (l *Lock) extend(ctx context.Context, heartbeat bool, progress string) (err error) {
+func (l *Lock) extend(ctx context.Context, by span, heartbeat bool, progress string) (err error) {
 	if err := l.checkDeadline(); err != nil {
 		return err
 	}
-	if l.set.autoUnlockAfter == 0 {
+	if by.autoUnlockAfter == 0 {
 		return errors.New("its record does not say how long it was taken for: adopt it with AutoUnlockAfter")
 	}
 	defer func(began time.Time) {
@@ -201,7 +235,7 @@ func (l *Lock) extend(ctx context.Context, heartbeat bool, progress string) (err
 		return l.causeOr(context.Cause(ctx))
 	}
 	for range maxOvertaken {
-		again, err := l.extendOnce(ctx, heartbeat, progress)
+		again, err := l.extendOnce(ctx, by, heartbeat, progress)
 		if !again {
 			return err
 		}
@@ -211,11 +245,11 @@ func (l *Lock) extend(ctx context.Context, heartbeat bool, progress string) (err
 
 // extendOnce makes one extension. again reports that a heartbeat must be sent again, because the record has newer
 // progress.
-func (l *Lock) extendOnce(ctx context.Context, heartbeat bool, progress string) (again bool, err error) {
+func (l *Lock) extendOnce(ctx context.Context, by span, heartbeat bool, progress string) (again bool, err error) {
 	start := l.c.moment()
 	at := l.clock()
-	autoUnlockAt := l.nextAutoUnlock(at, heartbeat)
-	alertAt, progress := l.planExtension(at, autoUnlockAt, heartbeat, progress)
+	autoUnlockAt := l.nextAutoUnlock(at, by, heartbeat)
+	alertAt, progress := l.planExtension(at, autoUnlockAt, by, heartbeat, progress)
 	alive := lockrecord.FormatAlive(at, progress)
 	txn := locktxn.Alive(l.c.layout, l.held, metadata.FormatTime(alertAt), metadata.FormatTime(autoUnlockAt), alive)
 	if heartbeat {
@@ -277,8 +311,8 @@ func (l *Lock) noteAlive(revision int64, heartbeat bool, progress string) {
 
 // nextAutoUnlock returns the auto-unlock that an extension at this time writes. A heartbeat never exceeds the maximum
 // hold.
-func (l *Lock) nextAutoUnlock(at time.Time, heartbeat bool) time.Time {
-	next := at.Add(l.set.autoUnlockAfter)
+func (l *Lock) nextAutoUnlock(at time.Time, by span, heartbeat bool) time.Time {
+	next := at.Add(by.autoUnlockAfter)
 	if end := l.began.wall.Add(l.set.maximumHold); heartbeat && l.set.maximumHold > 0 && next.After(end) {
 		return end
 	}
@@ -308,11 +342,11 @@ func (l *Lock) applyProgress(now *metadata.FullRecord, alive string) bool {
 // planExtension returns the alert and the progress that an extension writes, and stores them. A heartbeat repeats those
 // of the last Alive of any process, and moves the alert neither back nor past the auto-unlock. Neither an Alive nor a
 // heartbeat sets the alert before one that an operator granted.
-func (l *Lock) planExtension(at, autoUnlockAt time.Time, heartbeat bool, progress string) (time.Time, string) {
+func (l *Lock) planExtension(at, autoUnlockAt time.Time, by span, heartbeat bool, progress string) (time.Time, string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !heartbeat {
-		l.extension.alertTarget = at.Add(l.set.alertAfter)
+		l.extension.alertTarget = at.Add(by.alertAfter)
 		l.extension.alertFloor = time.Time{}
 		l.extension.progress = progress
 		if l.extension.alertAfterUnlock {

@@ -346,6 +346,14 @@ func (s *settings) check() error {
 	return nil
 }
 
+// checkSpan reports whether an extension can have these times.
+func (s settings) checkSpan(by span) error {
+	s.problems = nil
+	s.safetyMargin = 0 // a shorter time than that moves no deadline
+	s.apply([]Option{AlertAfter(by.alertAfter), AutoUnlockAfter(by.autoUnlockAfter)})
+	return errors.Join(append(s.problems, s.check())...)
+}
+
 // checkReentrant refuses conditions and writes that an existing hold would skip.
 func (s *settings) checkReentrant() error {
 	if s.reentrant && s.conditional() {

@@ -106,7 +106,18 @@ func TestAliveMovesBothDeadlines(t *testing.T) {
 				t.Errorf("alive is %+v", doc.Alive)
 			}
 		}
-		ends(t, l, (3*8+9)*time.Minute)
+		proctest.Must(t, l.AliveFor(t.Context(), 20*time.Minute, time.Hour, "the long part"))
+		alive(t, l) // its own times are shorter, and no deadline moves back
+		doc := read(t, f.etcd, "a")
+		alert, unlock := time.Until(doc.AlertAt), time.Until(doc.AutoUnlockAt)
+		if alert != 20*time.Minute || unlock != time.Hour {
+			t.Errorf("alert in %v, auto-unlock in %v", alert, unlock)
+		}
+		err := l.AliveFor(t.Context(), time.Hour, 0)
+		if err == nil || !strings.Contains(err.Error(), `alive "a": AutoUnlockAfter is 0s: it must be positive`) {
+			t.Errorf("got %v", err)
+		}
+		ends(t, l, (3*8+59)*time.Minute)
 	})
 }
 

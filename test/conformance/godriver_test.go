@@ -47,6 +47,7 @@ type goDriver struct {
 type goHold interface {
 	Unlock() error
 	Alive(context.Context, ...string) error
+	AliveFor(ctx context.Context, alertAfter, autoUnlockAfter time.Duration, progress ...string) error
 	Context() context.Context
 	FinishRequest() *metadata.FinishRequest
 }
@@ -213,7 +214,7 @@ func (d *goDriver) do(ctx context.Context, r goRequest) (map[string]any, error) 
 	switch r.Do {
 	case "info":
 		return map[string]any{"client": "go", "levels": levels, "kinds": kinds,
-			"lacks": []string{"transactions", "durations", "gateway", "exit", "decode", "documents"}}, nil
+			"lacks": []string{"transactions", "gateway", "exit", "decode", "documents"}}, nil
 	case "open":
 		return nil, d.open(r)
 	case "acquire":
@@ -225,6 +226,9 @@ func (d *goDriver) do(ctx context.Context, r goRequest) (map[string]any, error) 
 	case "alive":
 		ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
 		defer cancel()
+		if r.UnlockAfter != 0 {
+			return nil, d.lock(r).AliveFor(ctx, seconds(r.AlertAfter), seconds(r.UnlockAfter), r.Progress)
+		}
 		return nil, d.lock(r).Alive(ctx, r.Progress)
 	case "check":
 		return state(d.lock(r)), nil

@@ -50,7 +50,6 @@ export class Lock {
   #recorded: number; // the latest known auto_unlock_at
   #alertTarget: number;
   #alertGranted = 0; // the alert time that an operator granted
-  #durations: Durations;
   #progress = "";
   #reported = "0"; // the latest known mod revision of `alive`
   #timer: NodeJS.Timeout | undefined;
@@ -70,7 +69,6 @@ export class Lock {
     this.uuid = hold.uuid;
     this.token = BigInt(hold.token);
     this.signal = looking(this.#loss.signal, () => this.#look());
-    this.#durations = settings;
     this.#until = hold.began.monotonic + settings.autoUnlockAfter - settings.margin;
     this.#recorded = Math.floor(hold.began.wall + settings.autoUnlockAfter);
     this.#alertTarget = hold.began.wall + settings.alertAfter;
@@ -128,8 +126,8 @@ export class Lock {
     this.#mustHold();
     const { heartbeat } = this.#settings;
     const { began } = this.#hold;
-    if (Object.keys(change).length) this.#durations = changed(this.#durations, change, heartbeat);
-    const { alertAfter, autoUnlockAfter, margin } = this.#durations;
+    const { alertAfter, autoUnlockAfter, margin } = Object.keys(change).length
+      ? changed(this.#settings, change, heartbeat) : this.#settings;
     const now = moment();
     const wall = Math.max(now.wall, began.wall + now.monotonic - began.monotonic); // even if the clock is set back
     const beat = progress === undefined;
@@ -205,13 +203,13 @@ export class Lock {
   /** Extends the lock whenever a third of its time has passed, until the heartbeat ends. */
   #beat() {
     const end = this.#hold.began.monotonic + this.#settings.heartbeat - this.#settings.margin;
-    const third = () => (this.#durations.autoUnlockAfter - this.#durations.margin) / 3;
+    const third = () => (this.#settings.autoUnlockAfter - this.#settings.margin) / 3;
     return this.#repeat(third, () => monotonic() < end, () => this.#inTurn(() => this.#extend(undefined)));
   }
 
   /** Gives a sign of life every third of a leader's life, if its check passes. */
   #lead(check: () => unknown) {
-    return this.#repeat(() => this.#durations.autoUnlockAfter / 3, () => true, async () => {
+    return this.#repeat(() => this.#settings.autoUnlockAfter / 3, () => true, async () => {
       if (await check()) await this.#inTurn(() => this.#extend(this.#progress));
     });
   }
@@ -221,7 +219,7 @@ export class Lock {
 
   /** Extends the lock while its caller waits for other locks. @internal */
   keep(done: AbortSignal) {
-    const pause = () => Math.min(this.#durations.autoUnlockAfter / 4, 2000);
+    const pause = () => Math.min(this.#settings.autoUnlockAfter / 4, 2000);
     return this.#repeat(pause, () => !done.aborted, () => this.#inTurn(() => this.#extend(undefined)));
   }
 
@@ -296,7 +294,7 @@ export class Lock {
   #postpone(unlockAt: number, seconds: number) {
     if (unlockAt <= this.#recorded) return;
     let longer = unlockAt - this.#recorded;
-    if (longer > (seconds + 1) * 1000) longer = Math.min(longer, seconds * 1000 - this.#durations.margin - this.#left);
+    if (longer > (seconds + 1) * 1000) longer = Math.min(longer, seconds * 1000 - this.#settings.margin - this.#left);
     this.#recorded = unlockAt;
     this.#until += Math.max(longer, 0);
     this.#arm();
@@ -327,7 +325,7 @@ export class Lock {
     const before = this.#lost;
     if (before && before.reason !== "deadline") throw before;
     const r = await release(this.#gateway, this.#cleanup, { until: performance.now() + answerWithin });
-    if (r.error) void finish(this.#gateway, this.#cleanup, 0, this.#durations.autoUnlockAfter / 1000);
+    if (r.error) void finish(this.#gateway, this.#cleanup, 0, this.#settings.autoUnlockAfter / 1000);
     this.#forget();
     if (r.error) throw r.error;
     if (r.verdict === "lost") throw this.#lost ??= new LostError(this.name, r.reason ?? "deleted", r.ending);
