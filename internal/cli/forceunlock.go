@@ -28,9 +28,8 @@ type forceUnlockOptions struct {
 func newForceUnlock(a *app) *cobra.Command {
 	o := &forceUnlockOptions{app: a}
 	cmd := &cobra.Command{
-		Use:        "force-unlock NAME --reason REASON",
-		SuggestFor: []string{"rm", "delete", "kill", "break"},
-		Short:      "End somebody else's hold, or a lock delay, as an operator",
+		Use:   "force-unlock NAME --reason REASON",
+		Short: "End somebody else's hold, or a lock delay, as an operator",
 		Long: `Remove the record of a lock, whatever its deadlines say. The hold ends at once and the next waiter
 gets the lock. The holder is NOT stopped: it may still be working, and learns of the loss only when
 its library checks. Unless fencing tokens are checked, two processes may then work at the same time.

@@ -25,9 +25,8 @@ type historyOptions struct {
 func newHistory(a *app) *cobra.Command {
 	o := &historyOptions{listing: listing{app: a}}
 	cmd := &cobra.Command{
-		Use:        "history [QUERY...]",
-		SuggestFor: []string{"log", "events"},
-		Short:      "Show holds that were auto-unlocked or force-unlocked",
+		Use:   "history [QUERY...]",
+		Short: "Show holds that were auto-unlocked or force-unlocked",
 		Long: `Show the holds that the unlocker or an operator ended, newest first. Locks released by their holders
 leave no trace here.
 A QUERY selects some of them, by their state and age at the end: see "mutexctl help query".

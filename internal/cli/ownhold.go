@@ -207,9 +207,8 @@ type unlockOptions struct {
 func newUnlock(a *app) *cobra.Command {
 	o := &unlockOptions{app: a}
 	cmd := &cobra.Command{
-		Use:        "unlock [NAME]",
-		SuggestFor: []string{"release"},
-		Short:      "Release a lock that you hold",
+		Use:   "unlock [NAME]",
+		Short: "Release a lock that you hold",
 		Long: `Release a lock on behalf of its holder, by the hold's uuid: usually in a script that took it with
 reserve. This is an ordinary release: it writes nothing to history or audit, and needs no reason. To
 end somebody else's hold, use force-unlock.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/rs/zerolog"
@@ -167,13 +166,7 @@ func unknownCommand(cmd *cobra.Command, args []string) error {
 	}
 	cmd.SuggestionsMinimumDistance = 2
 	mean := ""
-	like := cmd.SuggestionsFor(args[0])
-	for _, c := range cmd.Commands() {
-		if slices.Contains(c.SuggestFor, args[0]) {
-			like = []string{c.Name()}
-		}
-	}
-	if len(like) > 0 {
+	if like := cmd.SuggestionsFor(args[0]); len(like) > 0 {
 		mean = " (did you mean " + strings.Join(like, ", ") + "?)"
 	}
 	return usagef("there is no command %s%s", text.Visible(args[0]), mean)

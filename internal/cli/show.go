@@ -29,9 +29,8 @@ type showOptions struct {
 func newShow(a *app) *cobra.Command {
 	o := &showOptions{app: a}
 	cmd := &cobra.Command{
-		Use:        "show NAME",
-		SuggestFor: []string{"get", "info", "describe"},
-		Short:      "Show everything about one lock",
+		Use:   "show NAME",
+		Short: "Show everything about one lock",
 		Long: `Show who holds a lock, where, since when and why; when it alerts and when it is auto-unlocked; its
 backtrace; what is wrong with its record; and who waits for it. Exits with 4 when nobody holds it, and
 then shows who waits, lock delays, and the last hold that an unlocker or an operator ended.
