@@ -178,6 +178,7 @@ func (o *checkOptions) readAndJudge(ctx context.Context) (*health, error) {
 	}
 	c := headline.InputOf(some, all.unlockers, now)
 	c.Unclaimed = free
+	c.Inconsistent = nil // they are findings
 	// A full etcd keeps unlockers from announcing themselves, so their absence then proves nothing.
 	c.Unwatched = o.noUnlocker || len(alarms) > 0
 	v := headline.For(c)

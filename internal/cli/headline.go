@@ -5,8 +5,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/headline"
 	"github.com/clustermutex/unlocker/internal/locks"
+	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 // printHeadline prints the headline and the command to run next, to stderr so that the table on stdout can be piped.
@@ -28,5 +30,10 @@ func (l *lockInfo) headline() (v headline.Headline, ok bool) {
 		return headline.Headline{}, false
 	}
 	whole := locks.NewHeldLock(l.Record.Name, holders)
-	return headline.ForLock(headline.Input{Now: l.now, Combined: l.combined, Cycles: l.cycles}, l.Record.Name, &whole)
+	records := make([]*metadata.Record, len(holders))
+	for i, r := range holders {
+		records[i] = r.Record
+	}
+	return headline.ForLock(headline.Input{Now: l.now, Combined: l.combined, Cycles: l.cycles,
+		Inconsistent: diagnosis.FindInconsistent(records, nil)}, l.Record.Name, &whole)
 }

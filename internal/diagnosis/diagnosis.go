@@ -165,7 +165,7 @@ func (f *Facts) pace() Diagnosis {
 		return Diagnosis{Slow, "Slow or stuck", why}
 	case slow:
 		return Diagnosis{Slow, "Slow", why}
-	case f.ReportInterval > 0:
+	case f.ReportInterval > 0 && f.Record.Alive != nil && f.Record.Alive.Progress != "":
 		return Diagnosis{Working, "Working", why}
 	}
 	return Diagnosis{Working, "Nothing unusual", why}
@@ -196,7 +196,7 @@ func (f *Facts) reports() (why Sentence, missing bool) {
 	case r.Alive == nil:
 		return nil, false
 	case f.late() && !ReportsProgress(r) && f.silence() <= silentTimes*f.ReportInterval:
-		return why.Say("its process lives (").Since(r.Alive.At).Say(" ago), but its work reported no progress"), false
+		return why.Say("only heartbeats since, last ").Since(r.Alive.At).Say(" ago"), false
 	case f.ReportInterval == 0:
 		return why.Say("last report ").Since(r.Alive.At).Say(" ago"), false
 	case f.silence() > silentTimes*f.ReportInterval:

@@ -85,7 +85,7 @@ func TestDiagnosisIsNoMoreCertainThanTheFacts(t *testing.T) {
 		"proof beats everything": {facts(dies(9), reported(time.Second, time.Second), waits("b", "")),
 			diagnosis.Dead, "Dead: its process ended 40s ago."},
 		"the holder disputes it": {facts(dies(3), reported(9*time.Second, 20*time.Second)),
-			diagnosis.Working, "Working: it reports about every 20s, last 9s ago."},
+			diagnosis.Working, "Nothing unusual: it reports about every 20s, last 9s ago."},
 		"the work outlives": {facts(detached, dies(9)), diagnosis.Unknown, ""},
 		"a witness suspects it": {facts(suspected(9)),
 			diagnosis.ProbablyDead, "Probably dead: its pod was deleted 40s ago; this is a suspicion, not proof."},
@@ -101,8 +101,7 @@ func TestDiagnosisIsNoMoreCertainThanTheFacts(t *testing.T) {
 		"one report has no rhythm": {facts(alerting(18*time.Minute), reported(19*time.Minute)), diagnosis.Slow,
 			"Slow or stuck: past its alert for 18m; last report 19m ago."},
 		"late, and only heartbeats since": {facts(alerting(18*time.Minute), reported(9*time.Second, 20*time.Second)),
-			diagnosis.Slow, "Slow or stuck: past its alert for 18m; its process lives (9s ago), but its work " +
-				"reported no progress."},
+			diagnosis.Slow, "Slow or stuck: past its alert for 18m; only heartbeats since, last 9s ago."},
 		"late, but it reports progress": {facts(alerting(time.Minute), reported(2*time.Minute, 3*time.Minute),
 			func(f *diagnosis.Facts) { f.Record.Alive.Progress = "page 3" }), diagnosis.Slow,
 			"Slow: past its alert for 1m; it reports about every 3m, last 2m ago."},

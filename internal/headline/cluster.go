@@ -99,7 +99,10 @@ func (c *Input) unclaimed(free *diagnosis.Unclaimed) Headline {
 // allIsWell says that nothing is wrong, how many hold and wait, and who waits longest: for l, which is nil if nobody
 // waits.
 func (c *Input) allIsWell(l *locks.HeldLock) Headline {
-	lead := sentence{}.Say("All is well: ")
+	lead := sentence{}
+	if len(c.Inconsistent) == 0 {
+		lead = lead.Say("All is well: ")
+	}
 	if c.Held == 0 {
 		return Headline{Class: locks.ClassCalm, Lead: lead.Say("no locks are held.")}
 	}

@@ -28,16 +28,18 @@ type Input struct {
 
 	Cycles    []deadlock.Cycle      // the oldest first
 	Unclaimed []diagnosis.Unclaimed // those that have been free for longest first
-	Ranking   *locks.Ranking        // nil: none
-	Held      int                   // locks
-	Waiting   int
+	// Inconsistent are locks that no client leaves like that, such as a semaphore with too many permits out.
+	Inconsistent []diagnosis.Inconsistent
+	Ranking      *locks.Ranking // nil: none
+	Held         int            // locks
+	Waiting      int
 }
 
 // InputOf returns what the locks of a snapshot say. Unclaimed locks are for the caller to add, who knows whether the
 // snapshot is up to date.
 func InputOf(s *locks.Snapshot, running []metadata.Presence, now time.Time) Input {
 	return Input{Now: now, Running: running, Combined: s.Combined, Held: s.All.Total, Waiting: s.All.Waiting,
-		Cycles: s.Cycles(), Ranking: s.Ranking()}
+		Cycles: s.Cycles(), Ranking: s.Ranking(), Inconsistent: s.Inconsistent()}
 }
 
 // Headline is the sentence on top: what a person must know first.
@@ -50,6 +52,8 @@ type Headline struct {
 	Then   diagnosis.Sentence // what else decides, and what happens next; may be empty
 	Steps  []Step             // what can be done, from harmless to dangerous
 	More   []More             // what else is wrong
+	// Inconsistent are the first of the locks that no client leaves like that.
+	Inconsistent []diagnosis.Inconsistent
 
 	unlockers string // the alert about them, in lower case
 }
@@ -80,12 +84,15 @@ func (v *Headline) String(now time.Time) string {
 
 // Also says what else is wrong, after the sentences; empty if nothing is.
 func (v *Headline) Also() string {
-	if len(v.More) == 0 {
-		return ""
-	}
 	var more []string
 	for _, m := range v.More {
 		more = append(more, m.String())
+	}
+	for _, l := range v.Inconsistent {
+		more = append(more, l.String())
+	}
+	if more == nil {
+		return ""
 	}
 	return " Also: " + strings.Join(more, ", ") + "."
 }
@@ -103,6 +110,7 @@ func For(c Input) Headline {
 			v.More = append(v.More, m)
 		}
 	}
+	v.Inconsistent = c.Inconsistent[:min(len(c.Inconsistent), maxNamed)]
 	return v
 }
 
@@ -129,7 +137,13 @@ func ForLock(c Input, name string, held *locks.HeldLock) (v Headline, ok bool) {
 			alone.Row = new(*held.Row)
 			alone.Acknowledged = nil
 		}
-		return c.about(&alone), true
+		v = c.about(&alone)
+		for _, l := range c.Inconsistent {
+			if l.Name == queue {
+				v.Then = diagnosis.Join([]sentence{v.Then, sentence{}.Say("It " + l.Why + ".")}, " ")
+			}
+		}
+		return v, true
 	}
 	for i := range c.Unclaimed {
 		if c.Unclaimed[i].Name == name {

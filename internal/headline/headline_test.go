@@ -228,6 +228,9 @@ func systems() map[string]headline.Input {
 		"a default ends it": changed(func(c *headline.Input) {
 			c.Combined.Policy.DefaultAutoUnlockAfter = h
 		}, kinds()[8].subject),
+		"too many permits are out": changed(func(c *headline.Input) {
+			c.Inconsistent = []diagnosis.Inconsistent{{Name: "pool", Why: "has 4 of 3 permits out"}}
+		}, kinds()[0].subject),
 		"it lies elsewhere": sound.cluster(subject{name: "/mutexes/100%", alert: h, unlock: h, misplaced: true}),
 	}
 }

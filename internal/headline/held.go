@@ -141,24 +141,26 @@ func (c *Input) malformed(l *locks.HeldLock) sentence {
 	v := l.Verdict()
 	switch {
 	case r.Misplaced:
-		return c.subject(l, false).Say(" is at keys that belong to no lock").And(firstProblem(r)).Say(".")
+		return c.subject(l, false).Say(" is at keys that belong to no lock.")
 	case r.Token == 0:
-		return c.subject(l, false).Say(" has no holder, only leftover keys").And(firstProblem(r)).Say(".")
-	case v.AutoUnlockAt.IsZero() && c.Combined.Policy.DefaultAutoUnlockAfter == 0:
-		return c.nobodyCanTell(l, " ends: its deadline", lockrecord.FieldAutoUnlockAt)
-	case v.AlertAt.IsZero() && c.Combined.Policy.DefaultAlertAfter == 0:
-		return c.nobodyCanTell(l, " is late: its alert", lockrecord.FieldAlertAt)
+		return c.subject(l, false).Say(" has no holder, only leftover keys.")
+	case l.AutoUnlockAt.IsZero():
+		return c.unreadableTime(l, v.AutoUnlockAt.IsZero() && c.Combined.Policy.DefaultAutoUnlockAfter == 0, " ends",
+			": its deadline", lockrecord.FieldAutoUnlockAt)
+	case l.AlertAt.IsZero():
+		return c.unreadableTime(l, v.AlertAt.IsZero() && c.Combined.Policy.DefaultAlertAfter == 0, " is late",
+			": its alert", lockrecord.FieldAlertAt)
 	}
-	return c.subject(l, false).Say(" is malformed").And(firstProblem(r)).Say(".")
+	return c.subject(l, false).Say(" is malformed: " + unreadable(r) + ".")
 }
 
-// nobodyCanTell says that a time of the record is missing or cannot be read.
-func (c *Input) nobodyCanTell(l *locks.HeldLock, what, field string) (s sentence) {
-	s = s.Say("Nobody can tell when ")
+// unreadableTime says that a time of the record is missing or cannot be read: nobody can tell it, or the unlockers do.
+func (c *Input) unreadableTime(l *locks.HeldLock, unknown bool, what, is, field string) (s sentence) {
+	s = s.Say(pick(unknown, "Nobody can tell when ", "Only the default of the unlockers tells when "))
 	if c.Unnamed {
-		s = s.Say("it" + what)
+		s = s.Say("it" + what + is)
 	} else {
-		s = s.Lock(l.Lock).Say(what)
+		s = s.Lock(l.Lock).Say(what + is)
 	}
 	value, _, isUnreadable := strings.Cut(problem(l.Record, field).Text, " is not a time")
 	if !isUnreadable {
@@ -171,14 +173,6 @@ func (c *Input) nobodyCanTell(l *locks.HeldLock, what, field string) (s sentence
 func problem(r *metadata.Record, field string) metadata.Problem {
 	i := slices.IndexFunc(r.Problems, func(p metadata.Problem) bool { return p.Field == field })
 	return r.Problems[max(0, i)]
-}
-
-// firstProblem goes on with what is wrong with a record.
-func firstProblem(r *metadata.Record) (s sentence) {
-	if len(r.Problems) == 0 {
-		return nil
-	}
-	return s.Say(": ").Value(r.Problems[0].String())
 }
 
 func (c *Input) leaving(l *locks.HeldLock) sentence {

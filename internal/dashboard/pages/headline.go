@@ -40,6 +40,9 @@ func (p *Pages) Headline(r *app.Request) Headline {
 	for _, m := range said.More {
 		v.More = append(v.More, Link{m.String(), classURL(p.app.URLs, m.Class)})
 	}
+	for _, l := range said.Inconsistent {
+		v.More = append(v.More, Link{l.String(), p.app.URLs.Lock(l.Name, "")})
+	}
 	return v
 }
 

@@ -105,11 +105,14 @@ func (l *lockHistory) addHold(p *Pages, r *locks.Row, named bool, at app.Viewpoi
 	l.add(at, "held", r.LockedAt, took, text.Visible(text.Clip(r.Purpose, app.MaxLineShown))).URL =
 		p.app.URLs.Lock(r.Name, r.UUID)
 	if r.Alive != nil {
-		progress := ""
+		reported, progress := "The holder called alive", ""
+		if !r.Alive.At.Before(r.AlertAt) {
+			reported = "The last heartbeat of the holder"
+		}
 		if r.Alive.Progress != "" {
 			progress = "progress: " + text.Visible(text.Clip(r.Alive.Progress, app.MaxLineShown))
 		}
-		l.add(at, "held", r.Alive.At, app.Plain("The holder called alive"), progress)
+		l.add(at, "held", r.Alive.At, app.Plain(reported), progress)
 	}
 	if alert := r.Verdict().AlertAt; !alert.After(at.AsOf) {
 		l.add(at, "alert", alert, app.Plain("Alert: its holder expected to be done by then"))
