@@ -77,8 +77,8 @@ func EtcdLocks(fs *pflag.FlagSet, prefixes *[]string) {
 // Log defines the flags for logging.
 func Log(fs *pflag.FlagSet) *daemon.LogSettings {
 	s := &daemon.LogSettings{}
-	enumVar(fs, &s.Level, daemon.LogLevels(), "log.level", "info", "lowest `level` to log")
-	enumVar(fs, &s.Format, daemon.LogFormats(), "log.format", "auto",
+	Enum(fs, &s.Level, daemon.LogLevels(), "log.level", "info", "lowest `level` to log")
+	Enum(fs, &s.Format, daemon.LogFormats(), "log.format", "auto",
 		"`format` of the log on stderr (auto is console on a terminal, json elsewhere)")
 	return s
 }
@@ -121,8 +121,8 @@ func Web(fs *pflag.FlagSet, defaults daemon.WebSettings) *daemon.WebSettings {
 }
 
 // Policy defines the flags that decide when locks are removed, and what happens to locks without readable deadlines.
-func Policy(fs *pflag.FlagSet) *staleness.Policy {
-	p := staleness.DefaultPolicy()
+func Policy(fs *pflag.FlagSet, p *staleness.Policy) {
+	*p = staleness.DefaultPolicy()
 	fs.DurationVar(&p.ClockSkew, "sweep.clock-skew", p.ClockSkew,
 		"largest expected difference between the clocks of two machines")
 	fs.DurationVar(&p.MinWarning, "sweep.min-warning", p.MinWarning,
@@ -147,11 +147,10 @@ func Policy(fs *pflag.FlagSet) *staleness.Policy {
 	}}, "sweep.abandoned",
 		"what to do about a lock whose holder is proven dead by a witness: report, or unlock without waiting "+
 			"for its deadline")
-	return &p
 }
 
-// enumVar defines a flag whose value is one of these words.
-func enumVar(fs *pflag.FlagSet, target *string, words []string, name, value, usage string) {
+// Enum defines a flag whose value is one of these words.
+func Enum(fs *pflag.FlagSet, target *string, words []string, name, value, usage string) {
 	*target = value
 	fs.Var(&checkedValue{target, func(word string) (string, error) {
 		if !slices.Contains(words, word) {

@@ -22,7 +22,7 @@ type program struct {
 	root   *cobra.Command
 	out    bytes.Buffer
 	etcd   *etcdconn.Settings
-	policy *staleness.Policy
+	policy staleness.Policy
 	mode   string
 	ran    []string // what RunE saw
 }
@@ -39,7 +39,7 @@ func newProgram() *program {
 	p.etcd = flags.Etcd(fs)
 	flags.Locks(fs)
 	flags.Log(fs)
-	p.policy = flags.Policy(fs)
+	flags.Policy(fs, &p.policy)
 	flags.Web(fs, daemon.WebSettings{Address: ":10980"})
 	p.root.AddCommand(&cobra.Command{Use: "sweep", Short: "Sweep once", RunE: run, Args: cobra.NoArgs})
 	p.root.SetOut(&p.out)
@@ -82,7 +82,7 @@ func TestAbandonedLocksAreOnlyReportedByDefault(t *testing.T) {
 	for word, unlock := range map[string]bool{"report": false, "unlock": true} {
 		p := ran(t, "--sweep.abandoned="+word+" --sweep.abandoned-grace=0s")
 		if p.policy.UnlockAbandoned != unlock || p.policy.AbandonedGrace != 0 {
-			t.Errorf("%s: %+v", word, *p.policy)
+			t.Errorf("%s: %+v", word, p.policy)
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package lockmetrics
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -98,15 +97,6 @@ const (
 	SeriesAll      Series = "all"
 	SeriesNone     Series = "none"
 )
-
-// ParseSeries parses a choice.
-func ParseSeries(s string) (Series, error) {
-	switch choice := Series(s); choice {
-	case SeriesAlerting, SeriesAll, SeriesNone:
-		return choice, nil
-	}
-	return "", fmt.Errorf("%q is not one of alerting, all, none", s)
-}
 
 // wanted returns how many locks, the most urgent first, get series of their own.
 func (s Series) wanted(all, urgent int) int {

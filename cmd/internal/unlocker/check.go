@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/clustermutex/unlocker/internal/daemon"
-	"github.com/clustermutex/unlocker/internal/lockmetrics"
 	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/pkg/sweeper"
 )
@@ -14,7 +13,7 @@ import (
 // check returns an error, in one sentence, if the options cannot work. It opens nothing.
 func (o options) check() error {
 	_, err := o.mode()
-	return daemon.Usage(cmp.Or(err, o.sweep.Check(), o.checkSweep(), o.checkMetrics(), o.checkHistory(),
+	return daemon.Usage(cmp.Or(err, o.sweeper.Policy.Check(), o.checkSweep(), o.checkMetrics(), o.checkHistory(),
 		o.kubernetes.check(), o.etcd.Check(), o.web.Check()))
 }
 
@@ -40,29 +39,26 @@ func (o options) mode() (sweeper.Mode, error) {
 }
 
 func (o options) checkSweep() error {
-	if o.sweep.UnlockAbandoned && o.policy == string(sweeper.AlertOnly) {
+	if o.sweeper.Policy.UnlockAbandoned && o.policy == string(sweeper.AlertOnly) {
 		return errors.New("--sweep.abandoned=unlock removes locks, but --policy=alert-only removes nothing: choose " +
 			"one of them")
 	}
-	if err := lockrecord.CheckExclude(o.exclude); err != nil {
+	if err := lockrecord.CheckExclude(o.sweeper.Exclude); err != nil {
 		return fmt.Errorf("--sweep.exclude: %w", err)
 	}
 	return nil
 }
 
 func (o options) checkMetrics() error {
-	_, err := lockmetrics.ParseSeries(o.series)
-	switch {
-	case err != nil:
-		return fmt.Errorf("--metrics.lock-series: %w", err)
-	case o.seriesLimit < 0:
-		return fmt.Errorf("--metrics.lock-series-limit is %d: it must not be negative", o.seriesLimit)
+	switch limit := o.metrics.SeriesLimit; {
+	case limit < 0:
+		return fmt.Errorf("--metrics.lock-series-limit is %d: it must not be negative", limit)
 	case o.dashboard != "":
 		if _, err := daemon.ParseURL("--dashboard.url", o.dashboard); err != nil {
 			return err
 		}
 	}
-	return checkLabelAttributes(o.attributes)
+	return checkLabelAttributes(o.metrics.Attributes)
 }
 
 func (o options) checkHistory() error {

@@ -63,21 +63,19 @@ func join(o options, etcd *clientv3.Client, log zerolog.Logger) (*components, er
 			Fault:        r.faults.Fault,
 			Explain:      etcdconn.Explain, Log: log,
 		})
-	snapshots := r.view.Snapshots(func() diagnosis.CombinedPolicy { return diagnosis.CombinedPolicy{Policy: *o.sweep} })
-	shown := lockmetrics.Config{Snapshots: snapshots, Clock: r.view.Clock, Fresh: r.view.Fresh,
-		Disagreements: func() int {
-			return len(diagnosis.Disagreements(protocol.Presences(r.view.Unlockers())))
-		}}
-	excluded, err := text.NewGlobs(o.exclude...)
+	own := diagnosis.CombinedPolicy{Policy: o.sweeper.Policy}
+	snapshots := r.view.Snapshots(func() diagnosis.CombinedPolicy { return own })
+	excluded, err := text.NewGlobs(o.sweeper.Exclude...)
 	if err != nil {
 		return nil, err
 	}
-	shown.Excluded = excluded.Match
-	shown.Series = lockmetrics.Series(o.series)
-	shown.SeriesLimit = o.seriesLimit
-	shown.Attributes = o.attributes
 	if r.config, err = r.sweeperConfig(o, log); err != nil {
 		return nil, err
+	}
+	shown := o.metrics
+	shown.Snapshots, shown.Clock, shown.Fresh, shown.Excluded = snapshots, r.view.Clock, r.view.Fresh, excluded.Match
+	shown.Disagreements = func() int {
+		return len(diagnosis.Disagreements(protocol.Presences(r.view.Unlockers())))
 	}
 	shown.Removes = r.config.Mode == sweeper.AutoUnlock
 	r.metrics = lockmetrics.New(shown)
@@ -99,30 +97,26 @@ func (r *components) sweeperConfig(o options, log zerolog.Logger) (sweeper.Confi
 	if err != nil {
 		return sweeper.Config{}, err
 	}
-	id := instance(hostname)
-	return sweeper.Config{
-		ID: id, Hostname: hostname, Version: daemon.CurrentBuild().Version, Mode: mode, Policy: *o.sweep,
-		Exclude: o.exclude,
-		Locks:   view.All, Lock: view.Lock, Clock: view.Clock,
-		Fresh: func() sweeper.Freshness {
-			f := view.Fresh()
-			return sweeper.Freshness{Synced: f.Synced, Age: time.Since(f.HeardAt), Revision: f.Revision}
-		},
-		Announce: func(ctx context.Context, p metadata.Presence) (int64, uint64, error) {
-			if r.pods != nil {
-				p.WitnessProblem = r.pods.Problem()
-			}
-			head, err := store.Announce(ctx, p)
-			return head.Revision, head.RaftTerm, r.noteWrite(err, o.locks.Prefix)
-		},
-		Remove:       store.AutoUnlock,
-		Peers:        func() []sweeper.Peer { return peers(view.Unlockers()) },
-		Offsets:      func(ctx context.Context) []time.Duration { return etcdconn.ClockOffsets(ctx, *o.etcd) },
-		Queues:       view.Queues,
-		RemoveTicket: store.RemoveTicket,
-		Attributes:   o.attributes,
-		Log:          log.With().Str("instance", id).Logger(),
-	}, nil
+	c := o.sweeper
+	c.ID, c.Hostname, c.Version, c.Mode = instance(hostname), hostname, daemon.CurrentBuild().Version, mode
+	c.Log = log.With().Str("instance", c.ID).Logger()
+	c.Attributes = o.metrics.Attributes
+	c.Locks, c.Lock, c.Clock, c.Queues = view.All, view.Lock, view.Clock, view.Queues
+	c.Remove, c.RemoveTicket = store.AutoUnlock, store.RemoveTicket
+	c.Peers = func() []sweeper.Peer { return peers(view.Unlockers()) }
+	c.Offsets = func(ctx context.Context) []time.Duration { return etcdconn.ClockOffsets(ctx, *o.etcd) }
+	c.Fresh = func() sweeper.Freshness {
+		f := view.Fresh()
+		return sweeper.Freshness{Synced: f.Synced, Age: time.Since(f.HeardAt), Revision: f.Revision}
+	}
+	c.Announce = func(ctx context.Context, p metadata.Presence) (int64, uint64, error) {
+		if r.pods != nil {
+			p.WitnessProblem = r.pods.Problem()
+		}
+		head, err := store.Announce(ctx, p)
+		return head.Revision, head.RaftTerm, r.noteWrite(err, o.locks.Prefix)
+	}
+	return c, nil
 }
 
 // instance returns a unique name for this process.

@@ -21,7 +21,6 @@ import (
 	"github.com/clustermutex/unlocker/internal/lockmetrics"
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/protocol"
-	"github.com/clustermutex/unlocker/pkg/staleness"
 	"github.com/clustermutex/unlocker/pkg/sweeper"
 )
 
@@ -74,7 +73,8 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	logPolicy(log.Info(), r.config).Str("address", address).Str("prefix", o.locks.Prefix).Msg("unlocker starts")
+	log.Info().Str("version", r.config.Version).Str("instance", r.config.ID).Str("policy", o.policy).
+		Dict("sweep", o.policyFields()).Str("address", address).Str("prefix", o.locks.Prefix).Msg("unlocker starts")
 
 	group := daemon.Group{Log: log, Ready: ready, Delay: o.web.ShutdownDelay, Timeout: o.web.ShutdownTimeout}
 	group.Add("reload", reload(o.etcd, o.web, connections, log).Run)
@@ -113,15 +113,15 @@ func probes(address string, ops daemon.Ops) (*daemon.Server, error) {
 	return s, err
 }
 
-// logPolicy adds the policy to a log line.
-func logPolicy(e *zerolog.Event, c sweeper.Config) *zerolog.Event {
-	return e.Str("version", c.Version).Str("instance", c.ID).Str("policy", string(c.Mode)).
-		Stringer("clock_skew", c.Policy.ClockSkew).Stringer("min_warning", c.Policy.MinWarning).
-		Stringer("default_alert_after", c.Policy.DefaultAlertAfter).
-		Stringer("default_auto_unlock_after", c.Policy.DefaultAutoUnlockAfter).
-		Bool("unlock_abandoned", c.Policy.UnlockAbandoned).Stringer("abandoned_grace", c.Policy.AbandonedGrace).
-		Stringer("lock_delay", c.Policy.LockDelay).
-		Strs("exclude", c.Exclude)
+// policyFields returns the settings of the sweep, for the log.
+func (o options) policyFields() *zerolog.Event {
+	fields := zerolog.Dict()
+	o.flags.VisitAll(func(f *pflag.Flag) {
+		if name, ok := strings.CutPrefix(f.Name, "sweep."); ok {
+			fields.Str(name, f.Value.String())
+		}
+	})
+	return fields
 }
 
 // deletePresence deletes our presence record, which would otherwise last until its lease expires.
@@ -134,18 +134,16 @@ func (r *components) deletePresence(log zerolog.Logger) {
 }
 
 type options struct {
+	flags *pflag.FlagSet
 	etcd  *etcdconn.Settings
 	locks *flags.LockSettings
-	sweep *staleness.Policy
 	log   *daemon.LogSettings
 	web   *daemon.WebSettings
 
 	policy           string
-	exclude          []string
 	dryRun           bool
-	series           string
-	seriesLimit      int
-	attributes       []string
+	sweeper          sweeper.Config     // without its connections
+	metrics          lockmetrics.Config // without its connections
 	historyRetention time.Duration
 	historyMax       int
 	dashboard        string
@@ -169,7 +167,8 @@ permission for exactly the locks' prefix.`
 	cmd.Example = `  unlocker --policy=alert-only
   unlocker --policy=auto-unlock --etcd.endpoints=https://etcd-0:2379,https://etcd-1:2379 --etcd.cacert=ca.crt
   unlocker --policy=auto-unlock --sweep.dry-run`
-	o.defineAll(cmd.Flags())
+	o.flags = cmd.Flags()
+	o.defineAll(o.flags)
 	cmd.AddCommand(witnessCommand(), rulesCommand())
 	flags.Version(cmd, daemon.CurrentBuild().Line("unlocker"))
 	flags.Bind(cmd, "UNLOCKER")
@@ -178,7 +177,7 @@ permission for exactly the locks' prefix.`
 
 func (o *options) defineAll(fs *pflag.FlagSet) {
 	fs.StringVar(&o.policy, "policy", "", "what to do about stale locks: alert-only or auto-unlock; required")
-	o.sweep = flags.Policy(fs)
+	flags.Policy(fs, &o.sweeper.Policy)
 	o.define(fs)
 	o.kubernetes.define(fs)
 	o.locks = flags.Locks(fs)
@@ -190,14 +189,14 @@ func (o *options) defineAll(fs *pflag.FlagSet) {
 }
 
 func (o *options) define(fs *pflag.FlagSet) {
-	fs.StringArrayVar(&o.exclude, "sweep.exclude", nil,
+	fs.StringArrayVar(&o.sweeper.Exclude, "sweep.exclude", nil,
 		"`glob` of lock names that are never removed; * matches any text, including slashes; repeatable")
 	fs.BoolVar(&o.dryRun, "sweep.dry-run", false, "remove nothing, but log what would be removed")
-	fs.StringVar(&o.series, "metrics.lock-series", string(lockmetrics.SeriesAlerting),
-		"which locks get series of their own: alerting, all, none")
-	fs.IntVar(&o.seriesLimit, "metrics.lock-series-limit", 1000,
+	flags.Enum(fs, (*string)(&o.metrics.Series), []string{"alerting", "all", "none"}, "metrics.lock-series",
+		string(lockmetrics.SeriesAlerting), "which locks get series of their own")
+	fs.IntVar(&o.metrics.SeriesLimit, "metrics.lock-series-limit", 1000,
 		"maximum `number` of locks with series of their own, the most urgent first")
-	fs.StringSliceVar(&o.attributes, "metrics.label-attribute", []string{"team"},
+	fs.StringSliceVar(&o.metrics.Attributes, "metrics.label-attribute", []string{"team"},
 		"`attribute` of a lock's record that becomes a label of the lock's series; comma-separated or repeated. "+
 			"The Prometheus rules pass on the label team")
 	fs.DurationVar(&o.historyRetention, "history.retention", protocol.HistoryRetention,

@@ -135,7 +135,7 @@ func TestBadSettingIsNamedByItsFlag(t *testing.T) {
 		{"--metrics.label-attribute=job", "series or alerts have that label already"},
 		{"--metrics.label-attribute=state", "series or alerts have that label already"},
 		{"--metrics.label-attribute=lock", "series or alerts have that label already"},
-		{"--metrics.lock-series=some", `"some" is not one of alerting, all, none`},
+		{"--metrics.lock-series=some", `"some": it must be one of alerting, all, none`},
 		{"--metrics.lock-series-limit=-1", "--metrics.lock-series-limit is -1"},
 		{"--dashboard.url=locks", `--dashboard.url "locks" is not of the form https://host/path`},
 		{"--dashboard.url=http://a/?q", `--dashboard.url "http://a/?q" is more than scheme, host and path`},
