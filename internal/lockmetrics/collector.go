@@ -47,7 +47,6 @@ type Config struct {
 // cannot be seen at a scrape.
 type Collector struct {
 	c Config
-	d descs
 
 	counted *prometheus.Registry // what is not computed at a scrape: held and byLock
 	held    *prometheus.HistogramVec
@@ -65,57 +64,43 @@ func New(c Config) *Collector {
 	}
 	counted := prometheus.NewRegistry()
 	register := promauto.With(counted)
-	return &Collector{c: c, d: newDescs(c.Attributes), counted: counted,
+	return &Collector{c: c, counted: counted,
 		held: newHoldSeconds(register), byLock: newByLock(register, limit)}
 }
 
-// Describe implements prometheus.Collector.
-func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range c.d.all {
-		ch <- d
-	}
-	c.counted.Describe(ch)
-}
+// Describe implements prometheus.Collector. It describes nothing: a scrape itself says what its metrics are.
+func (c *Collector) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
 func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	if fresh := c.c.Fresh(); !fresh.HeardAt.IsZero() {
 		now := c.c.Now()
 		s := c.c.Snapshots.Current(now, locks.Freshness{Freshness: fresh})
-		c.waiters(ch, s.Queues)
-		c.locks(ch, s, now)
-		c.deadlocks(ch, s.Cycles())
-		c.unclaimed(ch, s.Unclaimed)
-		gauge(ch, c.d.delays, float64(len(s.Delays)))
-		c.inconsistent(ch, s.Inconsistent())
-		gauge(ch, c.d.disagreements, float64(c.c.Disagreements()))
+		to := scrape{namespace, ch}
+		c.waiters(to, s.Queues)
+		c.locks(to, s, now)
+		c.deadlocks(to, s.Cycles())
+		c.unclaimed(to, s.Unclaimed)
+		to.gauge("lock_delays", "Lock delays: locks and shares that no client may take yet after a hold was ended.")(
+			float64(len(s.Delays)))
+		c.inconsistent(to, s.Inconsistent())
+		to.gauge("disagreements", "Settings that decide how stale locks are treated and differ between the running "+
+			"unlockers.")(float64(c.c.Disagreements()))
 	}
 	c.counted.Collect(ch)
 }
 
-func (c *Collector) inconsistent(ch chan<- prometheus.Metric, found []diagnosis.Inconsistent) {
+func (c *Collector) inconsistent(to scrape, found []diagnosis.Inconsistent) {
+	inconsistent := to.gauge("inconsistent_locks", "Locks in a state that no client leaves: more permits out than "+
+		"there are, holders that exclude each other, a lock delay without a lease.", "kind")
 	counts := map[diagnosis.InconsistencyKind]int{}
 	for _, l := range found {
 		counts[l.Kind]++
 	}
 	for _, kind := range diagnosis.InconsistencyKinds() {
-		gauge(ch, c.d.inconsistent, float64(counts[kind]), string(kind))
+		inconsistent(float64(counts[kind]), string(kind))
 	}
 }
-
-func gauge(ch chan<- prometheus.Metric, d *prometheus.Desc, value float64, labels ...string) {
-	ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
-}
-
-// instant exports a time unless it is zero, which would read as 1970.
-func instant(ch chan<- prometheus.Metric, d *prometheus.Desc, t time.Time, labels ...string) {
-	if !t.IsZero() {
-		gauge(ch, d, seconds(t), labels...)
-	}
-}
-
-// seconds returns a time as seconds since 1970.
-func seconds(t time.Time) float64 { return float64(t.UnixMicro()) / 1e6 }
 
 func truth(b bool) float64 {
 	if b {

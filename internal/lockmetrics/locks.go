@@ -20,7 +20,7 @@ import (
 )
 
 // waiters exports totals of the queues.
-func (c *Collector) waiters(ch chan<- prometheus.Metric, queues map[string][]metadata.Waiter) {
+func (c *Collector) waiters(to scrape, queues map[string][]metadata.Waiter) {
 	total := 0
 	longest := time.Time{}
 	for _, queue := range queues {
@@ -29,12 +29,13 @@ func (c *Collector) waiters(ch chan<- prometheus.Metric, queues map[string][]met
 			longest = protocol.Earlier(longest, queue[i].Since.Time)
 		}
 	}
-	gauge(ch, c.d.waiters, float64(total))
-	instant(ch, c.d.longestWaiter, longest)
+	to.gauge("waiters", "Waiters, over all locks.")(float64(total))
+	to.gauge("longest_waiter_timestamp_seconds",
+		"When the waiter that has waited longest began to wait, by its clock.").at(longest)
 }
 
 // locks counts the states and exports the most urgent locks.
-func (c *Collector) locks(ch chan<- prometheus.Metric, s *locks.Snapshot, now time.Time) {
+func (c *Collector) locks(to scrape, s *locks.Snapshot, now time.Time) {
 	states := staleness.States()
 	counts := make([]int, len(states))
 	var clockOff, ended []*locks.Row // ended: the holder is proven to have ended
@@ -54,19 +55,23 @@ func (c *Collector) locks(ch chan<- prometheus.Metric, s *locks.Snapshot, now ti
 			clockOff = append(clockOff, r)
 		}
 	}
+	inState := to.gauge("locks", "Held locks by state.", "state")
 	for i, state := range states {
-		gauge(ch, c.d.locks, float64(counts[i]), string(state))
+		inState(float64(counts[i]), string(state))
 	}
-	instant(ch, c.d.oldest, s.All.Oldest)
+	to.gauge("oldest_lock_timestamp_seconds", "When the lock held longest was taken, by its holder's clock.").
+		at(s.All.Oldest)
 	if c.c.Series.names() {
-		c.ranks(ch, c.first(rows[:urgent]))
-		c.clocks(ch, c.first(clockOff))
-		c.ended(ch, c.first(ended))
+		c.ranks(to, c.first(rows[:urgent]))
+		c.clocks(to, c.first(clockOff))
+		c.ended(to, c.first(ended))
 	}
 	wanted := rows[:c.c.Series.wanted(len(rows), urgent)]
-	shown := c.series(ch, c.first(wanted), s.Combined.Policy, now)
-	gauge(ch, c.d.dropped, float64(len(wanted)-shown))
-	gauge(ch, c.d.disputed, float64(disputed))
+	shown := c.series(to, c.first(wanted), s.Combined.Policy, now)
+	to.gauge("lock_series_dropped", "Locks that have no series of their own because of the limit.")(
+		float64(len(wanted) - shown))
+	to.gauge("disputed_deaths", "Held locks whose holder reported progress after a witness declared it dead.")(
+		float64(disputed))
 }
 
 // first returns as many of the rows as have series of their own.
@@ -75,16 +80,20 @@ func (c *Collector) first(rows []*locks.Row) []*locks.Row {
 }
 
 // ranks exports the places of the locks that are not on time.
-func (c *Collector) ranks(ch chan<- prometheus.Metric, rows []*locks.Row) {
+func (c *Collector) ranks(to scrape, rows []*locks.Row) {
+	rank := to.gauge("lock_rank",
+		"The lock's row in the list of mutexdash, from 1; only of locks that are not on time.", "lock")
 	for i, r := range unlike(rows, label) {
-		gauge(ch, c.d.lockRank, float64(i+1), label(r))
+		rank(float64(i+1), label(r))
 	}
 }
 
 // clocks exports how far holders' clocks are off.
-func (c *Collector) clocks(ch chan<- prometheus.Metric, rows []*locks.Row) {
+func (c *Collector) clocks(to scrape, rows []*locks.Row) {
+	offset := c.ofHolder(to, "lock_holder_clock_offset_seconds",
+		"How far the clock of the lock's holder is ahead of this program's; negative: behind. Only if it is off.")
 	for _, r := range unlike(rows, label) {
-		gauge(ch, c.d.clockOffset, r.Verdict().ClockOff.Seconds(), c.holder(r.Record)...)
+		offset(r.Verdict().ClockOff.Seconds(), c.holder(r.Record)...)
 	}
 }
 
@@ -103,6 +112,11 @@ func unlike[T any, L comparable](all []T, labels func(T) L) (kept []T) {
 	return kept
 }
 
+// ofHolder returns a gauge with the labels of a lock and its holder; more labels follow those of the holder.
+func (c *Collector) ofHolder(to scrape, name, help string, more ...string) metric {
+	return to.gauge(name, help, slices.Concat([]string{"lock", "owner", "hostname"}, more, c.c.Attributes)...)
+}
+
 // holder returns the values of the labels of a lock and its holder; more follow those of the holder.
 func (c *Collector) holder(r *metadata.Record, more ...string) []string {
 	return slices.Concat([]string{text.NameLabel(r.Name), text.Label(r.Owner), text.Label(r.Hostname)}, more,
@@ -110,48 +124,69 @@ func (c *Collector) holder(r *metadata.Record, more ...string) []string {
 }
 
 // series exports each lock and returns how many it exported.
-func (c *Collector) series(ch chan<- prometheus.Metric, rows []*locks.Row, policy staleness.Policy,
-	now time.Time) int {
+func (c *Collector) series(to scrape, rows []*locks.Row, policy staleness.Policy, now time.Time) int {
 	// The registry sorts the samples, which is quick if they are sorted already.
 	slices.SortFunc(rows, func(a, b *locks.Row) int { return strings.Compare(a.Name, b.Name) })
 	rows = unlike(rows, label)
+	state := c.ofHolder(to, "lock_state", "The state that the lock is in; always 1.", "state")
+	locked := c.ofHolder(to, "lock_locked_timestamp_seconds", "When the lock was taken, by its holder's clock.")
+	alert := c.ofHolder(to, "lock_alert_at_timestamp_seconds", "When the lock starts to alert.")
+	autoUnlock := c.ofHolder(to, "lock_auto_unlock_at_timestamp_seconds", "When the lock is due for removal.")
 	for _, r := range rows {
-		name := label(r)
-		verdict := r.Verdict()
-		gauge(ch, c.d.lockState, 1, c.holder(r.Record, string(verdict.State))...)
-		instant(ch, c.d.lockedAt, r.LockedAt, c.holder(r.Record)...)
-		instant(ch, c.d.alertAt, verdict.AlertAt, c.holder(r.Record)...)
-		instant(ch, c.d.autoUnlockAt, r.UnlockAt(), c.holder(r.Record)...)
-		excluded := c.c.Excluded != nil && c.c.Excluded(r.Name)
-		if c.c.Removes && !excluded {
-			instant(ch, c.d.removedBy, verdict.RemovedBy(policy), name)
-		}
-		if staleness.KeptAlive(r.Record) {
-			instant(ch, c.d.aliveAt, r.DeadlinesWrittenAt(), name)
-		}
-		if excluded {
-			gauge(ch, c.d.lockExcluded, 1, name)
-		}
-		if r.Purpose != "" {
-			gauge(ch, c.d.lockInfo, 1, name, text.Label(r.Purpose))
-		}
-		if a := r.ValidAcknowledgement(now); a != nil {
-			instant(ch, c.d.acknowledgedUntil, a.Until.Time, name)
-		}
-		gauge(ch, c.d.lockWaiters, float64(r.Waiters), name)
+		state(1, c.holder(r.Record, string(r.Verdict().State))...)
+		locked.at(r.LockedAt, c.holder(r.Record)...)
+		alert.at(r.Verdict().AlertAt, c.holder(r.Record)...)
+		autoUnlock.at(r.UnlockAt(), c.holder(r.Record)...)
 	}
+	c.byName(to, rows, policy, now)
 	return len(rows)
 }
 
+// byName exports what needs no label but the name.
+func (c *Collector) byName(to scrape, rows []*locks.Row, policy staleness.Policy, now time.Time) {
+	removedBy := to.gauge("lock_removed_by_timestamp_seconds", "When this program has removed the lock at the latest: "+
+		"its deadline plus what the rules add. Absent if it never removes the lock.", "lock")
+	alive := to.gauge("lock_alive_timestamp_seconds",
+		"When the lock's holder last extended it, by its clock; absent if it never did.", "lock")
+	excluded := to.gauge("lock_excluded", "The lock is never auto-unlocked, by its name (--sweep.exclude); always 1.",
+		"lock")
+	info := to.gauge("lock_info", "What the lock was taken for, in its holder's words; always 1.", "lock", "purpose")
+	acknowledged := to.gauge("lock_acknowledged_until_timestamp_seconds", "When the acknowledgement of the lock ends.",
+		"lock")
+	waiters := to.gauge("lock_waiters", "Waiters for the lock.", "lock")
+	for _, r := range rows {
+		name := label(r)
+		if staleness.KeptAlive(r.Record) {
+			alive.at(r.DeadlinesWrittenAt(), name)
+		}
+		isExcluded := c.c.Excluded != nil && c.c.Excluded(r.Name)
+		if c.c.Removes && !isExcluded {
+			removedBy.at(r.Verdict().RemovedBy(policy), name)
+		}
+		if isExcluded {
+			excluded(1, name)
+		}
+		if r.Purpose != "" {
+			info(1, name, text.Label(r.Purpose))
+		}
+		if a := r.ValidAcknowledgement(now); a != nil {
+			acknowledged.at(a.Until.Time, name)
+		}
+		waiters(float64(r.Waiters), name)
+	}
+}
+
 // unclaimed exports the free locks that no waiter takes.
-func (c *Collector) unclaimed(ch chan<- prometheus.Metric, found []diagnosis.Unclaimed) {
-	gauge(ch, c.d.unclaimed, float64(len(found)))
+func (c *Collector) unclaimed(to scrape, found []diagnosis.Unclaimed) {
+	to.gauge("unclaimed_locks", "Free locks that no waiter takes.")(float64(len(found)))
 	if !c.c.Series.names() {
 		return
 	}
+	since := to.gauge("lock_unclaimed_since_timestamp_seconds", "When this program saw the lock become free that "+
+		"nobody takes; owner and hostname are of the first in line.", "lock", "owner", "hostname")
 	label := func(l diagnosis.Unclaimed) string { return text.NameLabel(l.Name) }
 	for _, l := range unlike(found[:min(len(found), c.c.SeriesLimit)], label) {
-		instant(ch, c.d.unclaimedSince, l.Since, label(l), text.Label(l.First.Owner), text.Label(l.First.Hostname))
+		since.at(l.Since, label(l), text.Label(l.First.Owner), text.Label(l.First.Hostname))
 	}
 }
 
@@ -159,15 +194,19 @@ func (c *Collector) unclaimed(ch chan<- prometheus.Metric, found []diagnosis.Unc
 const maxDeadlocks = 20
 
 // deadlocks exports the cycles of processes that wait for each other.
-func (c *Collector) deadlocks(ch chan<- prometheus.Metric, cycles []deadlock.Cycle) {
-	gauge(ch, c.d.deadlocks, float64(len(cycles)))
+func (c *Collector) deadlocks(to scrape, cycles []deadlock.Cycle) {
+	to.gauge("deadlocks", "Deadlocks: cycles of processes that hold locks and wait for each other's.")(
+		float64(len(cycles)))
+	since := to.gauge("deadlock_since_timestamp_seconds",
+		"When the deadlock was complete: the latest wait or hold in the cycle, by the processes' clocks.",
+		"locks", "holders")
 	labels := func(c deadlock.Cycle) [2]string {
 		locks, holders := c.Labels()
 		return [2]string{locks, holders}
 	}
 	for _, cycle := range unlike(cycles[:min(len(cycles), maxDeadlocks)], labels) {
 		locks, holders := cycle.Labels()
-		instant(ch, c.d.deadlockSince, cycle.Since, locks, holders)
+		since.at(cycle.Since, locks, holders)
 	}
 }
 
@@ -223,9 +262,11 @@ func lasted(r *metadata.Record, now staleness.Moment) time.Duration {
 }
 
 // ended exports when holders ended.
-func (c *Collector) ended(ch chan<- prometheus.Metric, rows []*locks.Row) {
+func (c *Collector) ended(to scrape, rows []*locks.Row) {
+	endedAt := c.ofHolder(to, "lock_holder_ended_timestamp_seconds",
+		"When the holder of an abandoned lock ended, by the witness's clock.", "cause")
 	for _, r := range unlike(rows, label) {
 		at := cmp.Or(r.Death.EndedAt.Time, r.Death.At.Time, r.Verdict().AbandonedAt)
-		instant(ch, c.d.holderEnded, at, c.holder(r.Record, r.Death.Cause)...)
+		endedAt.at(at, c.holder(r.Record, r.Death.Cause)...)
 	}
 }

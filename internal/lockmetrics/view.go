@@ -16,63 +16,48 @@ type Followed interface {
 
 // View exports how current a program's view of the locks is. It is a prometheus.Collector.
 type View struct {
-	followed Followed
-	raised   func() ([]string, bool)
-	all      []*prometheus.Desc
-
-	up, alarm, revision, lastSync, resyncs, events, restarts, metadataErrors *prometheus.Desc
+	namespace string
+	followed  Followed
+	raised    func() ([]string, bool)
 }
 
 // NewView returns a collector; it is not registered. namespace is the first word of every metric name: unlocker or
 // mutexdash. alarms returns the alarms that etcd has raised; false if they are unknown.
 func NewView(namespace string, followed Followed, alarms func() ([]string, bool)) *View {
-	v := &View{followed: followed, raised: alarms}
-	d := func(name, help string, labels ...string) *prometheus.Desc {
-		v.all = append(v.all, prometheus.NewDesc(namespace+"_"+name, help, labels, nil))
-		return v.all[len(v.all)-1]
-	}
-	v.up = d("etcd_up", "Whether the view of the locks is complete and current.")
-	v.alarm = d("etcd_alarm", "Whether etcd has raised this alarm.", "alarm")
-	v.revision = d("etcd_revision", "The highest revision of etcd seen.")
-	v.lastSync = d("last_sync_timestamp_seconds", "When the view of the locks was last known to be current.")
-	v.resyncs = d("resyncs_total", "How often all locks were listed again, by reason.", "reason")
-	v.events = d("watch_events_total", "Changes of keys received from etcd, by type.", "type")
-	v.restarts = d("watch_restarts_total", "How often the watch on etcd ended and was opened again, by reason.",
-		"reason")
-	v.metadataErrors = d("metadata_errors_total", "Problems found when reading lock records, by reason.", "reason")
-	return v
+	return &View{namespace, followed, alarms}
 }
 
-// Describe implements prometheus.Collector.
-func (v *View) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range v.all {
-		ch <- d
-	}
-}
+// Describe implements prometheus.Collector. It describes nothing: a scrape itself says what its metrics are.
+func (v *View) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
 func (v *View) Collect(ch chan<- prometheus.Metric) {
-	v.fresh(ch, v.followed.Fresh())
-	v.activity(ch, v.followed.Stats())
-	v.alarms(ch)
+	to := scrape{v.namespace, ch}
+	v.fresh(to, v.followed.Fresh())
+	v.activity(to, v.followed.Stats())
+	v.alarms(to)
 }
 
-func (v *View) fresh(ch chan<- prometheus.Metric, f protocol.Freshness) {
-	gauge(ch, v.up, truth(f.Synced))
+func (v *View) fresh(to scrape, f protocol.Freshness) {
+	to.gauge("etcd_up", "Whether the view of the locks is complete and current.")(truth(f.Synced))
 	if !f.HeardAt.IsZero() {
-		gauge(ch, v.revision, float64(f.HighestRevision))
-		instant(ch, v.lastSync, f.HeardAt)
+		to.gauge("etcd_revision", "The highest revision of etcd seen.")(float64(f.HighestRevision))
+		to.gauge("last_sync_timestamp_seconds", "When the view of the locks was last known to be current.").
+			at(f.HeardAt)
 	}
 }
 
-func (v *View) activity(ch chan<- prometheus.Metric, s lockview.Stats) {
-	counters(ch, v.resyncs, s.Resyncs)
-	counters(ch, v.events, map[string]uint64{"put": s.Puts, "delete": s.Deletes})
-	counters(ch, v.restarts, s.WatchRestarts)
-	counters(ch, v.metadataErrors, s.MetadataErrors)
+func (v *View) activity(to scrape, s lockview.Stats) {
+	counts(to.counter("resyncs_total", "How often all locks were listed again, by reason.", "reason"), s.Resyncs)
+	counts(to.counter("watch_events_total", "Changes of keys received from etcd, by type.", "type"),
+		map[string]uint64{"put": s.Puts, "delete": s.Deletes})
+	counts(to.counter("watch_restarts_total", "How often the watch on etcd ended and was opened again, by reason.",
+		"reason"), s.WatchRestarts)
+	counts(to.counter("metadata_errors_total", "Problems found when reading lock records, by reason.", "reason"),
+		s.MetadataErrors)
 }
 
-func (v *View) alarms(ch chan<- prometheus.Metric) {
+func (v *View) alarms(to scrape) {
 	raised, known := v.raised()
 	if !known {
 		return
@@ -81,13 +66,15 @@ func (v *View) alarms(ch chan<- prometheus.Metric) {
 	for _, alarm := range raised {
 		states[text.Label(alarm)] = true
 	}
+	raisedNow := to.gauge("etcd_alarm", "Whether etcd has raised this alarm.", "alarm")
 	for alarm, on := range states {
-		gauge(ch, v.alarm, truth(on), alarm)
+		raisedNow(truth(on), alarm)
 	}
 }
 
-func counters[K ~string](ch chan<- prometheus.Metric, d *prometheus.Desc, counts map[K]uint64) {
+// counts writes counts by their label.
+func counts[K ~string](to metric, counts map[K]uint64) {
 	for name, n := range counts {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), text.Label(string(name)))
+		to(float64(n), text.Label(string(name)))
 	}
 }

@@ -131,7 +131,8 @@ type metric struct {
 func TestEveryMetricIsDocumented(t *testing.T) {
 	all := known(t)
 	plain := regexp.MustCompile(`(?:Name:|NewDesc\()\s*"((?:unlocker|mutexdash)_[a-z0-9_]+)"`)
-	shared := regexp.MustCompile(`(?:Name:|\bd\()\s*"([a-z0-9_]+)",`) // after a namespace
+	// after a namespace
+	shared := regexp.MustCompile(`(?:Name:|\bd\(|\.(?:gauge|counter)\(|ofHolder\(to,)\s*"([a-z0-9_]+)",`)
 	found := 0
 	for _, dir := range []string{"internal", "cmd/internal", "pkg/sweeper"} {
 		err := filepath.WalkDir(top+dir, func(file string, _ fs.DirEntry, err error) error {
