@@ -73,7 +73,10 @@ func join(o options, etcd *clientv3.Client, log zerolog.Logger) (*components, er
 		return nil, err
 	}
 	shown := o.metrics
-	shown.Snapshots, shown.Clock, shown.Fresh, shown.Excluded = snapshots, r.view.Clock, r.view.Fresh, excluded.Match
+	shown.Snapshots = snapshots
+	shown.Clock = r.view.Clock
+	shown.Fresh = r.view.Fresh
+	shown.Excluded = excluded.Match
 	shown.Disagreements = func() int {
 		return len(diagnosis.Disagreements(protocol.Presences(r.view.Unlockers())))
 	}
@@ -98,11 +101,18 @@ func (r *components) sweeperConfig(o options, log zerolog.Logger) (sweeper.Confi
 		return sweeper.Config{}, err
 	}
 	c := o.sweeper
-	c.ID, c.Hostname, c.Version, c.Mode = instance(hostname), hostname, daemon.CurrentBuild().Version, mode
+	c.ID = instance(hostname)
+	c.Hostname = hostname
+	c.Version = daemon.CurrentBuild().Version
+	c.Mode = mode
 	c.Log = log.With().Str("instance", c.ID).Logger()
 	c.Attributes = o.metrics.Attributes
-	c.Locks, c.Lock, c.Clock, c.Queues = view.All, view.Lock, view.Clock, view.Queues
-	c.Remove, c.RemoveTicket = store.AutoUnlock, store.RemoveTicket
+	c.Locks = view.All
+	c.Lock = view.Lock
+	c.Clock = view.Clock
+	c.Queues = view.Queues
+	c.Remove = store.AutoUnlock
+	c.RemoveTicket = store.RemoveTicket
 	c.Peers = func() []sweeper.Peer { return peers(view.Unlockers()) }
 	c.Offsets = func(ctx context.Context) []time.Duration { return etcdconn.ClockOffsets(ctx, *o.etcd) }
 	c.Fresh = func() sweeper.Freshness {
