@@ -44,11 +44,7 @@ func (a *acquisition) reportWait(ctx context.Context) (stop func()) {
 			if err == nil && a.set.askToFinish != "" {
 				a.askHolders(ctx, w)
 			}
-			changed := w.Position != a.reported.Position || w.Holder.Token != a.reported.Holder.Token ||
-				delayRevision(w.Delay) != delayRevision(a.reported.Delay) ||
-				!sameHolds(w.Holders, a.reported.Holders) || w.NoUnlocker != a.reported.NoUnlocker ||
-				a.reported.At.IsZero()
-			if err != nil || !changed || ctx.Err() != nil || a.set.onWait == nil {
+			if err != nil || !w.differs(&a.reported) || ctx.Err() != nil || a.set.onWait == nil {
 				continue
 			}
 			if w.Since = a.reported.Since; w.Since.IsZero() {
@@ -171,6 +167,13 @@ func (v *waitStatus) read(r etcdretry.Response) {
 			v.ahead = v.ahead[i+1:]
 		}
 	}
+}
+
+// differs reports whether there is more to report than in an earlier state.
+func (w *Waiting) differs(reported *Waiting) bool {
+	return w.Position != reported.Position || w.Holder.Token != reported.Holder.Token ||
+		delayRevision(w.Delay) != delayRevision(reported.Delay) || !sameHolds(w.Holders, reported.Holders) ||
+		w.NoUnlocker != reported.NoUnlocker || reported.At.IsZero()
 }
 
 func delayRevision(d *metadata.LockDelay) int64 {
