@@ -277,9 +277,9 @@ func ReadQueueLength(l protocol.Layout, lock string) Txn {
 	return Txn{Then: []clientv3.Op{readTickets(l, lock, clientv3.WithCountOnly()), clientv3.OpGet(l.Tail(lock))}}
 }
 
-// CountUnlockers counts the unlockers that are running.
-func CountUnlockers(l protocol.Layout) Txn {
-	return Txn{Then: []clientv3.Op{clientv3.OpGet(l.Unlockers(), clientv3.WithPrefix(), clientv3.WithCountOnly())}}
+// ReadUnlockers reads the presence of up to 100 unlockers.
+func ReadUnlockers(l protocol.Layout) Txn {
+	return Txn{Then: []clientv3.Op{clientv3.OpGet(l.Unlockers(), clientv3.WithPrefix(), clientv3.WithLimit(100))}}
 }
 
 // RemoveTicket takes a waiter out of the queue, if its ticket is still the one that was seen. No branch has a put: a

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
+
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -30,11 +32,14 @@ func (o *overdueCheck) nothingRemoves(ctx context.Context, c *Client, due time.T
 	if !due.Equal(o.due) || now.Sub(o.asked) > askAgainAfter {
 		ctx, cancel := context.WithTimeout(ctx, noteTimeout)
 		defer cancel()
-		r, err := c.retry.Send(ctx, locktxn.CountUnlockers(c.layout))
-		*o = overdueCheck{due: due, asked: now, noUnlocker: err == nil && r.Keys(0).Count == 0}
+		r, err := c.retry.Send(ctx, locktxn.ReadUnlockers(c.layout))
+		*o = overdueCheck{due: due, asked: now, noUnlocker: err == nil && !slices.ContainsFunc(r.Keys(0).Kvs, hasLease)}
 	}
 	return o.noUnlocker
 }
+
+// hasLease reports whether a key is leased: a presence that is not says nothing.
+func hasLease(kv *mvccpb.KeyValue) bool { return kv.Lease != 0 }
 
 // firstUnlock returns the earliest time of auto-unlock of these holds and more; zero if none is known.
 func firstUnlock(holds []metadata.FullRecord, more ...metadata.FullRecord) (first time.Time) {

@@ -109,9 +109,10 @@ func noUnlocker(t *testing.T, s *scene, c *client) {
 	put(lockrecord.FieldAutoUnlockAt, metadata.FormatTime(time.Now().Add(time.Hour)))
 	says("before the deadline", false)
 	put(lockrecord.FieldAutoUnlockAt, metadata.FormatTime(time.Now().Add(-time.Hour)))
+	presence := `{"now":"` + metadata.FormatTime(time.Now()) + `"}`
+	s.txn(clientv3.OpPut(s.layout.Unlocker("stale"), presence))
 	says("after the deadline", true)
-	s.txn(clientv3.OpPut(s.layout.Unlocker("eu-1"), `{"now":"`+metadata.FormatTime(time.Now())+`"}`,
-		clientv3.WithLease(s.lease())))
+	s.txn(clientv3.OpPut(s.layout.Unlocker("eu-1"), presence, clientv3.WithLease(s.lease())))
 	says("while an unlocker is running", false)
 }
 

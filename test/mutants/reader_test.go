@@ -53,7 +53,7 @@ var readerSuites = []suite{
 		// What is said of a holder.
 		{"diagnosis-proven", `case «r.ProvenDead()»:`, `false`, "TestDiagnosisIsNoMoreCertainThanTheFacts"},
 		{"diagnosis-usual", `n < minPast`, `false`, "TestUsualNeedsFiveHolds"},
-		{"diagnosis-other", `w.PID != r.PID`, `false`, "TestHolderWaitsWhereItsProcessQueues"},
+		{"diagnosis-other", `w.PID == r.PID`, `true`, "TestHolderWaitsWhereItsProcessQueues"},
 		// What unlockers together will do.
 		{"policy-watches", `f.Removes && «!removes(*p)»`, `false`, "TestFastestUnlockerDetermines"},
 		{"policy-silent", `len(f.PolicyUnknown) == 0`, `true`, "TestFastestUnlockerDetermines"},
@@ -72,6 +72,7 @@ var readerSuites = []suite{
 		// Processes that wait for each other.
 		{"cycle-unknown", `!c.unknown`, `true`, "TestCycles"},
 		{"cycle-reader", `t.stuck[h.who]`, `true`, "TestCycles"},
+		{"cycle-under", `who, known := g.holders[uuid]; «known»`, `false && known`, "TestCycles"},
 		{"cycle-share", `share(r).LockName != lock`, `false`, "TestCycles"},
 		{"cycle-permits", `len(permits) == len(c.permits)`, `true`, "TestCyclesMatchTheDefinition"},
 		{"cycle-groups", `len(groups[0]) == len(among)`, `true`, "TestCyclesMatchTheDefinition"},

@@ -62,7 +62,8 @@ export async function withStays(gateway: Gateway, k: Keys, refusal: Refusal): Pr
   if (!isOver) return refusal;
   const patience = { until: performance.now() + aftermath };
   const { verdict, body } = await gateway.transact("read_period", k, { lock: k.lock, uuid: "" }, patience);
-  return { ...refusal, stays: verdict === "answered" && !body.responses?.[1]?.response_range?.kvs?.length };
+  const isRunning = body.responses?.[1]?.response_range?.kvs?.some((kv) => kv.lease);
+  return { ...refusal, stays: verdict === "answered" && !isRunning };
 }
 
 /** Reports whether half of a hold's time is already over: the machine slept, or the answer took that long. */

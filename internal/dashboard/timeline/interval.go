@@ -117,6 +117,7 @@ func Merge(now time.Time, sources ...[]Interval) []Interval {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), lasting(a)-lasting(b), a.End.Compare(b.End),
 			cmp.Compare(a.Token, b.Token), a.Begin.Compare(b.Begin), cmp.Compare(a.ID, b.ID))
 	})
+	all = dropContinued(all)
 	var before *Interval // the last hold
 	for n := range all {
 		i := &all[n]
@@ -130,6 +131,25 @@ func Merge(now time.Time, sources ...[]Interval) []Interval {
 		before = i
 	}
 	return all
+}
+
+// dropContinued drops waits that went on under another ticket, as after an outage: that one began at the same time. It
+// wants the intervals in the order of their ends.
+func dropContinued(all []Interval) []Interval {
+	type call struct {
+		name, owner, host string
+		pid, begin        int64
+	}
+	callOf := func(i *Interval) call { return call{i.Name, i.Owner, i.Host, i.PID, i.Begin.UnixNano()} }
+	last := map[call]string{}
+	for n := range all {
+		if all[n].Wait {
+			last[callOf(&all[n])] = all[n].ID
+		}
+	}
+	return slices.DeleteFunc(all, func(i Interval) bool {
+		return i.Wait && !i.Begin.IsZero() && !i.End.IsZero() && !i.Acquired && last[callOf(&i)] != i.ID
+	})
 }
 
 // lasting is 1 for a current hold or wait, else 0.

@@ -25,6 +25,13 @@ func hold(token int64, begin, end float64) timeline.Interval {
 	return i
 }
 
+func wait(ticket string, begin, end float64) timeline.Interval {
+	i := hold(0, begin, end)
+	i.Wait = true
+	i.ID = ticket
+	return i
+}
+
 func TestMerge(t *testing.T) {
 	for name, test := range map[string]struct{ sources, want []timeline.Interval }{
 		"one after the other": {[]timeline.Interval{hold(2, 5, 0), hold(1, 1, 4)},
@@ -41,6 +48,10 @@ func TestMerge(t *testing.T) {
 			[]timeline.Interval{hold(9, 1, 4), hold(2, 5, 0)}},
 		"an end that nobody saw": {[]timeline.Interval{hold(1, 1, 0), hold(2, 4, 0)},
 			[]timeline.Interval{hold(1, 1, 4), hold(2, 4, 0)}},
+		"a wait with three tickets": {[]timeline.Interval{wait("x", 1, 3), wait("y", 1, 4), wait("z", 1, 0)},
+			[]timeline.Interval{wait("z", 1, 0)}},
+		"a wait given up beside another": {[]timeline.Interval{wait("x", 1, 3), wait("y", 2, 0)},
+			[]timeline.Interval{wait("x", 1, 3), wait("y", 2, 0)}},
 		"nobody holds it": {[]timeline.Interval{hold(0, 1, 0)}, nil},
 		"a clock ahead":   {[]timeline.Interval{hold(1, 20, 0)}, []timeline.Interval{hold(1, 10, 0)}},
 	} {

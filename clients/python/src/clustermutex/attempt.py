@@ -213,7 +213,7 @@ class Attempt:
         if any(h.auto_unlock_at is not None and h.auto_unlock_at < time.time() for h in holders.all):
             with suppress(MutexError):
                 answer = await self.session.gateway.send("read_period", self.txn.read_period(), clock() + AFTERWARDS)
-                stays = not keys(answer.body["responses"][1]["response_range"])
+                stays = not any(key.lease for key in keys(answer.body["responses"][1]["response_range"]))
         return self.held(kind, holders, tickets, stays)
 
     def held(self, kind: Any, holders: Holders, tickets: list[Key], stays: bool = False) -> HeldError:
