@@ -78,7 +78,8 @@ func (c *Input) deadlock(cycle *deadlock.Cycle) Headline {
 	} else {
 		v.Lead = lead.Say(" have been waiting for each other for ").Since(cycle.Since).Say(".")
 	}
-	v.Then = v.Then.Say("Unless they do several jobs at once, they are stuck until one gives up or loses a lock: end the one whose work is cheapest to lose.")
+	v.Then = v.Then.Say("Unless they do several jobs at once, they are stuck until one gives up or loses a lock: " +
+		"end the one whose work is cheapest to lose.")
 	return v
 }
 
