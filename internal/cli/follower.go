@@ -216,7 +216,6 @@ func holdOf(r *metadata.Record) hold { return hold{r.Name, r.Token} }
 func (f *follower) follow(ctx context.Context) error {
 	for ctx.Err() == nil {
 		changed := f.view.Changed()
-		others := f.others.Changed()
 		fresh := f.view.Fresh()
 		f.reportFreshness(fresh)
 		next := time.Time{}
@@ -234,8 +233,6 @@ func (f *follower) follow(ctx context.Context) error {
 		case <-ctx.Done():
 		case <-time.After(pause):
 		case <-f.wake:
-		case <-others:
-			sleep(ctx, batchDelay)
 		case <-changed:
 			sleep(ctx, batchDelay)
 		}

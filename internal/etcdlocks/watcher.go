@@ -1,10 +1,7 @@
 package etcdlocks
 
 import (
-	"cmp"
 	"context"
-	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -14,18 +11,10 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/locks"
+	"github.com/clustermutex/unlocker/internal/lockview"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
-
-// Source is how etcd is read: methods of a lockstore.Store.
-type Source struct {
-	List  func(ctx context.Context, prefix string, revision int64, each func(protocol.KV)) (int64, error)
-	Watch func(ctx context.Context, prefix string, after int64,
-		each func(revision int64, events []protocol.Event)) error
-	Lease   func(ctx context.Context, lease int64) (protocol.Lease, error)
-	Explain func(error) string
-}
 
 // Options are the optional settings of a Watcher.
 type Options struct {
@@ -37,100 +26,56 @@ type Options struct {
 // Watcher follows the locks below some prefixes. Its methods are safe for concurrent use and never wait for etcd. Their
 // results are shared: never modify them.
 type Watcher struct {
-	prefixes []string
-	own      protocol.Layout
-	source   Source
-	opt      Options
+	own    protocol.Layout
+	source Source
+	opt    Options
+	views  map[string]*lockview.View // by prefix
 
-	mu       sync.Mutex
-	keys     map[string]*key
-	queues   map[string]*queue
-	leases   map[int64]*lease
-	leftOut  map[string]int // keys that are not shown, by prefix
-	problems map[string]string
-	locks    []*locks.Leased // nil when out of date
-	changed  chan struct{}
+	mu      sync.Mutex
+	holds   map[string]hold // by key
+	leases  map[int64]*lease
+	changed []<-chan struct{} // of the views, when the locks were built
+	locks   []*locks.Leased   // nil when out of date
 }
 
-// New returns a watcher that is empty until Run or Load has listed the keys. It leaves out the keys of our own locks.
+// hold is what was seen of a hold.
+type hold struct {
+	revision int64
+	seen     time.Time // when it was first seen
+	since    time.Time // when it was seen to begin; zero = before it was watched
+}
+
+// New returns a watcher that is empty until Run or Load has read the keys. It leaves out the keys of our own locks.
 func New(prefixes []string, own protocol.Layout, s Source, o Options) *Watcher {
-	if o.OnEnded == nil {
-		o.OnEnded = func(*locks.Leased, *metadata.Ending) {}
-	}
-	return &Watcher{prefixes: outermost(prefixes), own: own, source: s, opt: o, keys: map[string]*key{},
-		queues: map[string]*queue{}, leases: map[int64]*lease{}, leftOut: map[string]int{},
-		problems: map[string]string{}, changed: make(chan struct{})}
-}
-
-// outermost returns the prefixes that are not below another one.
-func outermost(prefixes []string) (kept []string) {
-	for _, p := range slices.Sorted(slices.Values(prefixes)) {
-		if p != "" && (len(kept) == 0 || !strings.HasPrefix(p, kept[len(kept)-1])) {
-			kept = append(kept, p)
+	w := &Watcher{own: own, source: s, opt: o, views: map[string]*lockview.View{}, holds: map[string]hold{},
+		leases: map[int64]*lease{}}
+	for _, prefix := range prefixes {
+		covered := func(by string) bool { return by != prefix && by != "" && strings.HasPrefix(prefix, by) }
+		if prefix != "" && !slices.ContainsFunc(prefixes, covered) {
+			w.views[prefix] = lockview.New(own, w.below(prefix), lockview.Options{Explain: s.Explain,
+				Log: o.Log.With().Str("prefix", prefix).Logger()})
 		}
 	}
-	return kept
-}
-
-// Locks returns the locks by name. It is the same slice until one changes.
-func (w *Watcher) Locks() []*locks.Leased {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.locks == nil {
-		w.locks = make([]*locks.Leased, 0, len(w.queues))
-		for _, id := range slices.Sorted(maps.Keys(w.queues)) {
-			q := w.queues[id]
-			w.locks = append(w.locks, q.leased(w.leases[q.keys[0].lease]))
-		}
-		slices.SortStableFunc(w.locks, func(a, b *locks.Leased) int { return strings.Compare(a.Name, b.Name) })
-	}
-	return w.locks
-}
-
-// Problems returns why locks are missing, in sentences.
-func (w *Watcher) Problems() (all []string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, prefix := range w.prefixes {
-		if why := w.problems[prefix]; why != "" {
-			all = append(all, fmt.Sprintf("the locks below %s are not current: %s", prefix, why))
-		}
-		if n := w.leftOut[prefix]; n > 0 {
-			all = append(all, fmt.Sprintf("%d keys below %s are too many or too long to show", n, prefix))
-		}
-	}
-	return all
-}
-
-// Changed returns a channel that is closed at the next change.
-func (w *Watcher) Changed() <-chan struct{} {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.changed
-}
-
-// change drops what is out of date. The caller holds mu.
-func (w *Watcher) change() {
-	w.locks = nil
-	close(w.changed)
-	w.changed = make(chan struct{})
+	return w
 }
 
 // Run follows the locks until ctx ends, then returns nil.
 func (w *Watcher) Run(ctx context.Context) error {
 	var running sync.WaitGroup
-	for _, prefix := range w.prefixes {
-		running.Go(func() { w.follow(ctx, prefix) })
+	for _, view := range w.views {
+		running.Go(func() { _ = view.Run(ctx) }) // ends only with the context
 	}
-	running.Go(func() { w.readLeases(ctx) })
+	if len(w.views) > 0 {
+		running.Go(func() { w.readLeases(ctx) })
+	}
 	running.Wait()
 	return nil
 }
 
 // Load reads the locks once, and the leases of at most maxOnce holders.
 func (w *Watcher) Load(ctx context.Context) error {
-	for _, prefix := range w.prefixes {
-		if _, err := w.list(ctx, prefix); err != nil {
+	for _, view := range w.views {
+		if err := view.Load(ctx); err != nil {
 			return err
 		}
 	}
@@ -138,154 +83,96 @@ func (w *Watcher) Load(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// retry is how long to wait before a prefix is listed again.
-const retry = 2 * time.Second
-
-func (w *Watcher) follow(ctx context.Context, prefix string) {
-	for {
-		revision, err := w.list(ctx, prefix)
-		if err == nil {
-			err = w.source.Watch(ctx, prefix, revision, func(_ int64, events []protocol.Event) {
-				w.apply(prefix, events)
-			})
-		}
-		if ctx.Err() != nil {
-			return
-		}
-		w.note(prefix, w.source.Explain(err))
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(retry):
+// Problems returns why the locks below a prefix are not current, by prefix.
+func (w *Watcher) Problems() map[string]string {
+	all := map[string]string{}
+	for prefix, view := range w.views {
+		if fresh := view.Fresh(); !fresh.Synced {
+			all[prefix] = fresh.Cause
 		}
 	}
+	return all
 }
 
-// note keeps why a prefix cannot be followed, and logs it if it is news.
-func (w *Watcher) note(prefix, why string) {
+// Locks returns the locks by name. It is the same slice until one changes.
+func (w *Watcher) Locks() []*locks.Leased {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.problems[prefix] == why {
-		return
+	if w.locks != nil && !slices.ContainsFunc(w.changed, isClosed) {
+		return w.locks
 	}
-	w.problems[prefix] = why
-	w.change()
-	if why != "" {
-		w.opt.Log.Warn().Str("prefix", prefix).Str("error", why).Msg("locks of other libraries cannot be followed")
-	}
-}
-
-// list makes what is known of a prefix match etcd.
-func (w *Watcher) list(ctx context.Context, prefix string) (int64, error) {
+	w.changed = nil
 	now := time.Now()
-	listed := map[string]*key{}
-	leftOut := 0
-	revision, err := w.source.List(ctx, prefix, 0, func(kv protocol.KV) {
-		k, ok := w.decode(kv)
-		switch {
-		case ok && len(listed) < maxKeys:
-			k.seen = now
-			listed[k.name] = &k
-		case ok || len(kv.Key) > maxName:
-			leftOut++
+	found := map[string]*locks.Leased{} // by key
+	for _, view := range w.views {
+		w.changed = append(w.changed, view.Changed())
+		for _, queue := range view.Queues() {
+			found[keyOf(&queue[0])] = w.leased(queue, now)
 		}
+	}
+	for key := range w.holds {
+		if found[key] == nil {
+			delete(w.holds, key)
+		}
+	}
+	w.locks = make([]*locks.Leased, 0, len(found))
+	for _, l := range found {
+		w.locks = append(w.locks, l)
+	}
+	slices.SortFunc(w.locks, func(a, b *locks.Leased) int {
+		return strings.Compare(a.Name+"\x00"+a.Key, b.Name+"\x00"+b.Key)
 	})
-	if err != nil {
-		return 0, err
-	}
-	w.note(prefix, "")
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.leftOut[prefix] = leftOut
-	for name, k := range w.keys {
-		if strings.HasPrefix(name, prefix) && listed[name] == nil {
-			w.remove(k, now, false)
-		}
-	}
-	for _, k := range slices.SortedFunc(maps.Values(listed), order) {
-		w.put(k)
-	}
-	w.change()
-	return revision, nil
+	return w.locks
 }
 
-func (w *Watcher) decode(kv protocol.KV) (key, bool) {
-	if w.own.Parse(kv.Key).Kind != protocol.KindForeign {
-		return key{}, false
-	}
-	return decode(kv)
-}
-
-// put adds a key, or what is new of a known one. The caller holds mu.
-func (w *Watcher) put(k *key) {
-	if known := w.keys[k.name]; known != nil {
-		if known.created != k.created || known.lock != k.lock {
-			w.remove(known, k.seen, k.watched)
-		} else {
-			k.seen, k.watched = known.seen, known.watched
-		}
-	}
-	w.keys[k.name] = k
-	id := k.id()
-	if w.queues[id] == nil {
-		w.queues[id] = &queue{}
-	}
-	w.queues[id].put(k)
-}
-
-// remove removes a key. The caller holds mu.
-func (w *Watcher) remove(k *key, at time.Time, watched bool) {
-	delete(w.keys, k.name)
-	q := w.queues[k.id()]
-	q.remove(k, at, watched)
-	if len(q.keys) == 0 {
-		delete(w.queues, k.id())
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
 	}
 }
 
-// apply applies the events of one revision.
-func (w *Watcher) apply(prefix string, events []protocol.Event) {
-	if len(events) == 0 {
+// leased returns the lock with this queue, whose first waiter holds it. The caller holds mu.
+func (w *Watcher) leased(queue []metadata.Waiter, now time.Time) *locks.Leased {
+	first := &queue[0]
+	key := keyOf(first)
+	seen := w.holds[key]
+	if seen.revision != first.Revision {
+		seen = hold{revision: first.Revision, seen: now}
+		w.holds[key] = seen
+	}
+	l := &locks.Leased{Name: first.Name, Single: first.ID == single, Key: key, Value: first.Owner,
+		Lease: leaseOf(first), Token: first.Revision, Since: seen.since, Seen: seen.seen, Waiters: queue[1:]}
+	if read := w.leases[l.Lease]; read != nil {
+		l.TTL = read.TTL
+		l.Keys = read.Keys
+		l.Expires = read.expires
+		l.Why = read.why
+	}
+	return l
+}
+
+// passed notes that a lock has another holder, or none, if it has.
+func (w *Watcher) passed(before, after []metadata.Waiter) {
+	if len(before) > 0 && len(after) > 0 && before[0].Revision == after[0].Revision {
 		return
 	}
 	now := time.Now()
-	var ended []*locks.Leased
-	var endings []metadata.Ending
 	w.mu.Lock()
-	for _, e := range events {
-		known := w.keys[e.Key]
-		k, ok := w.decode(e.KV)
-		switch {
-		case !e.Deleted && ok && (known != nil || len(w.keys) < maxKeys):
-			k.seen = now
-			k.watched = e.CreateRevision == e.ModRevision
-			w.put(&k)
-		case !e.Deleted && ok:
-			w.leftOut[prefix]++
-		case known != nil: // deleted, or without its lease
-			if q := w.queues[known.id()]; q.keys[0] == known {
-				l := w.leases[known.lease]
-				lock := q.leased(l)
-				ended = append(ended, lock)
-				endings = append(endings, lockrecord.NewEnding(lock.Record(), l.howEnded(now), "", "", now))
-			}
-			w.remove(known, now, true)
-		}
+	var ended *locks.Leased
+	cause := ""
+	if len(before) > 0 {
+		ended = w.leased(before, now)
+		cause = w.leases[ended.Lease].howEnded(now)
 	}
-	w.change()
+	if len(after) > 0 {
+		w.holds[keyOf(&after[0])] = hold{after[0].Revision, now, now}
+	}
+	w.locks = nil
 	w.mu.Unlock()
-	for i, l := range ended {
-		w.opt.OnEnded(l, &endings[i])
+	if ended != nil && w.opt.OnEnded != nil {
+		w.opt.OnEnded(ended, new(lockrecord.NewEnding(ended.Record(), cause, "", "", now)))
 	}
 }
-
-// id tells the queue of a key from a single key of the same name.
-func (k *key) id() string {
-	if k.single {
-		return k.lock
-	}
-	return k.lock + "/"
-}
-
-// byAge sorts leases by when they were read.
-func byAge(a, b *lease) int { return cmp.Compare(a.read.UnixNano(), b.read.UnixNano()) }
