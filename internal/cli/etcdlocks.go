@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,7 +14,6 @@ import (
 	"github.com/clustermutex/unlocker/internal/flags"
 	"github.com/clustermutex/unlocker/internal/lockjson"
 	"github.com/clustermutex/unlocker/internal/locks"
-	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -33,45 +33,40 @@ func (s *session) otherLocks(prefixes []string,
 func (s *session) loadOtherLocks(ctx context.Context, prefixes []string) (*etcdlocks.Watcher, error) {
 	w := s.otherLocks(prefixes, nil)
 	if err := w.Load(ctx); err != nil {
-		return nil, s.explain(ctx, "read the locks of other libraries", err)
+		return w, s.explain(ctx, "read the locks of other libraries", err)
 	}
 	return w, nil
 }
 
-// otherLocksNamed returns the locks of other libraries with this name, if it is below a prefix that was named.
-func (s *session) otherLocksNamed(ctx context.Context, name string) (found []*locks.Row, err error) {
-	for _, prefix := range s.app.etcdLocks {
-		if prefix == "" || !strings.HasPrefix(name+"/", prefix) {
-			continue
-		}
-		w, err := s.loadOtherLocks(ctx, []string{name})
-		if err != nil {
-			return nil, err
-		}
-		for _, l := range w.Locks() {
-			if l.Name == name {
-				found = append(found, locks.NewLeasedRow(l, s.app.Now()))
-			}
-		}
-		return found, nil
+// otherLocksNamed returns the locks of other libraries with this name, and a note instead if no prefix that was named
+// has it. Without the right to read them, there is no note.
+func (s *session) otherLocksNamed(ctx context.Context, name string) (found []*locks.Row, note string, err error) {
+	asked := slices.ContainsFunc(s.app.etcdLocks, func(prefix string) bool {
+		return prefix != "" && strings.HasPrefix(name+"/", prefix)
+	})
+	others, err := s.loadOtherLocks(ctx, []string{name})
+	if err != nil && asked {
+		return nil, "", err
 	}
-	return nil, nil
+	keys := 0
+	for _, l := range others.Locks() {
+		if l.Name == name && (asked || !l.Single) {
+			found = append(found, locks.NewLeasedRow(l, s.app.Now()))
+			keys += 1 + len(l.Waiters)
+		}
+	}
+	if !asked && keys > 0 {
+		return nil, "; " + otherKeysNote(keys, name+"/"), nil
+	}
+	return found, "", nil
 }
 
-// showOtherLocks shows the locks of other libraries with this name, and reports whether there are any.
-func (o *showOptions) showOtherLocks(ctx context.Context, s *session, name string) (shown bool, err error) {
-	found, err := s.otherLocksNamed(ctx, name)
-	for _, row := range found {
-		if o.format.JSON() {
-			err = writeJSON(o.app.Stdout, lockjson.New(row, o.app.Now()))
-		} else {
-			err = newLeasedReport(row, o.app.Now()).write(o.app.Stdout)
-		}
-		if err != nil {
-			return true, err
-		}
+// printLeased shows a lock of another library.
+func (o *showOptions) printLeased(row *locks.Row) error {
+	if o.format.JSON() {
+		return writeJSON(o.app.Stdout, lockjson.New(row, o.app.Now()))
 	}
-	return len(found) > 0, err
+	return newLeasedReport(row, o.app.Now()).write(o.app.Stdout)
 }
 
 // newLeasedReport returns the report about a lock of another library.
@@ -89,36 +84,8 @@ func newLeasedReport(row *locks.Row, now time.Time) *lockReport {
 	return p
 }
 
-// maxCounted is how many keys are read to say that there are some.
-const maxCounted = 1000
-
-// countOtherKeys returns how many keys other lock libraries have for a lock of this name.
-func (s *session) countOtherKeys(ctx context.Context, name string) (n int) {
-	ctx, cancel := s.request(ctx)
-	defer cancel()
-	read := 0
-	// Without the right to read them, nothing is said of them.
-	_, _ = s.store.ListPrefix(ctx, name+"/", 0, func(kv protocol.KV) {
-		if read++; read >= maxCounted {
-			cancel()
-		}
-		if kv.IsQueued() {
-			n++
-		}
-	})
-	return n
-}
-
 // otherKeysNote says that keys of other libraries are not shown.
 func otherKeysNote(n int, prefix string) string {
 	return fmt.Sprintf("%s of another lock library below %s: --etcd-locks %[2]s shows them", text.Count(n, "key"),
 		text.ShellWord(prefix))
-}
-
-// countOthers returns how many locks of other libraries were read.
-func (all *snapshot) countOthers() int {
-	if all.others == nil {
-		return 0
-	}
-	return len(all.others.Locks())
 }

@@ -194,7 +194,8 @@ func (o *listOptions) table(all *snapshot, shown []*locks.Row, now time.Time) er
 // It says so if no lock was selected.
 func (all *snapshot) summary(found *locks.Counts, shown int) string {
 	ours := len(all.view.RecordsWithMisplaced())
-	total := ours + all.countOthers()
+	others := len(all.others.Locks())
+	total := ours + others
 	line := countStates(found)
 	if found.Total == 0 && total > 0 {
 		line = "no lock matches"
@@ -209,7 +210,7 @@ func (all *snapshot) summary(found *locks.Counts, shown int) string {
 	if n := ours - len(all.view.Locks()); n > 0 {
 		parts = append(parts, text.Count(n, "record")+" at keys that belong to no lock")
 	}
-	if all.queued > 0 && all.others == nil {
+	if all.queued > 0 && others == 0 {
 		parts = append(parts, otherKeysNote(all.queued, all.layout.Prefix()))
 	}
 	if all.foreign > 0 {

@@ -22,7 +22,7 @@ type snapshot struct {
 	unlockers []metadata.Presence      // running ones
 	combined  diagnosis.CombinedPolicy // how these treat stale locks
 	alarms    []string                 // raised by etcd, if they were read
-	others    *etcdlocks.Watcher       // other libraries' locks; nil if they are not asked for
+	others    *etcdlocks.Watcher       // other libraries' locks, if they are asked for
 	layout    protocol.Layout
 	queued    int // number of keys below the prefix that are of other lock libraries
 	foreign   int // number of keys below the prefix that the protocol does not know
@@ -57,16 +57,11 @@ func (s *session) snapshot(ctx context.Context) (*snapshot, error) {
 			}
 		})
 	}
-	o := lockview.Options{}
-	if len(s.app.etcdLocks) > 0 {
-		others, err := s.loadOtherLocks(ctx, s.app.etcdLocks)
-		if err != nil {
-			return nil, err
-		}
-		o.Leased = others.Locks
-		all.others = others
+	var err error
+	if all.others, err = s.loadOtherLocks(ctx, s.app.etcdLocks); err != nil {
+		return nil, err
 	}
-	view := lockview.New(s.layout, lockview.Source{List: list}, o)
+	view := lockview.New(s.layout, lockview.Source{List: list}, lockview.Options{Leased: all.others.Locks})
 	if err := view.Load(ctx); err != nil {
 		return nil, s.explain(ctx, "list the locks", err)
 	}
@@ -74,7 +69,6 @@ func (s *session) snapshot(ctx context.Context) (*snapshot, error) {
 	all.view = view
 	all.queued = view.Queued()
 	all.foreign += foreign - all.queued
-	var err error
 	if all.unlockers, err = s.running(ctx, announced); err != nil {
 		return nil, err
 	}

@@ -54,9 +54,14 @@ func (o *showOptions) run(ctx context.Context, s *session, name string) error {
 	if err != nil {
 		return err
 	}
-	others, err := o.showOtherLocks(ctx, s, name)
+	others, note, err := s.otherLocksNamed(ctx, name)
 	if err != nil {
 		return err
+	}
+	for _, row := range others {
+		if err := o.printLeased(row); err != nil {
+			return err
+		}
 	}
 	if !l.isEmpty() {
 		if err := o.print(l); err != nil {
@@ -64,14 +69,10 @@ func (o *showOptions) run(ctx context.Context, s *session, name string) error {
 		}
 	}
 	switch {
-	case l.held() || others:
+	case l.held() || len(others) > 0:
 		return nil
 	case len(l.Delays) > 0:
 		return noLockf("%s", s.delayText(name, l.Delays))
-	}
-	note := ""
-	if n := s.countOtherKeys(ctx, name); n > 0 {
-		note = "; " + otherKeysNote(n, name+"/")
 	}
 	return noLockf("nobody holds %s%s", text.Visible(name), note)
 }

@@ -50,16 +50,12 @@ type Lock struct {
 
 // Leased is what is known of a lock of another library.
 type Leased struct {
-	Key         string   `json:"key"`
-	Single      bool     `json:"single_key"`
-	Lease       string   `json:"lease"`
-	TTL         *float64 `json:"ttl_seconds"`
-	KeptAliveAt *string  `json:"kept_alive_at"`
-	KeptAliveIn *float64 `json:"kept_alive_at_in_seconds"`
-	EndsAt      *string  `json:"ends_at"`
-	EndsIn      *float64 `json:"ends_at_in_seconds"`
-	SeenSince   *string  `json:"seen_since"`
-	SeenIn      *float64 `json:"seen_since_in_seconds"`
+	Key    string   `json:"key"`
+	Single bool     `json:"single_key"`
+	Lease  string   `json:"lease"`
+	TTL    *float64 `json:"ttl_seconds"`
+	EndsAt *string  `json:"ends_at"`
+	EndsIn *float64 `json:"ends_at_in_seconds"`
 }
 
 func newLeased(l *locks.Leased, now time.Time) *Leased {
@@ -67,9 +63,7 @@ func newLeased(l *locks.Leased, now time.Time) *Leased {
 		return nil
 	}
 	j := &Leased{Key: l.Key, Single: l.Single, Lease: strconv.FormatInt(l.Lease, 16), TTL: Known(seconds(l.TTL))}
-	j.KeptAliveAt, j.KeptAliveIn = Instant(l.LastKeepAlive(), now)
 	j.EndsAt, j.EndsIn = Instant(l.Expires, now)
-	j.SeenSince, j.SeenIn = Instant(l.Seen, now)
 	return j
 }
 

@@ -81,10 +81,8 @@ func LeasedShape() Shape {
 	return Shape{"A lock of another library", Leased{}, []Line{
 		{"key, lease", "of the holder; the lease in hex"},
 		{"single_key", "whether it is one key with a lease, which need not be a lock, and not a queue"},
-		{"ttl_seconds", "how long the lease lasts; null, like the next two, when it cannot be read"},
-		{"kept_alive_at", "when the lease was kept alive for the last time"},
+		{"ttl_seconds", "how long the lease lasts; null, like ends_at, when it cannot be read"},
 		{"ends_at", "when the lease ends unless it is kept alive"},
-		{"seen_since", "since when it has been seen; locked_at is null if that was not its beginning"},
 	}}
 }
 
