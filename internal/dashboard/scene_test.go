@@ -57,6 +57,7 @@ type scene struct {
 	actions   []protocol.Action
 	relists   uint64
 	revision  int64
+	leased    []*locks.Leased
 	members   []app.Member
 	alarm     string
 
@@ -171,6 +172,7 @@ func (s *sources) snapshots(of *scene) *locks.Snapshots {
 		Queues:    func() map[string][]metadata.Waiter { return s.queues() },
 		Delays:    func() []metadata.LockDelay { return s.delays() },
 		Unclaimed: func() []diagnosis.Unclaimed { return of.unclaimed },
+		Leased:    func() []*locks.Leased { return of.leased },
 		Combined: func() diagnosis.CombinedPolicy {
 			return diagnosis.CombinePolicies(protocol.Presences(s.unlockers()))
 		},

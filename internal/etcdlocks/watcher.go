@@ -2,6 +2,8 @@ package etcdlocks
 
 import (
 	"context"
+	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -13,6 +15,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/lockview"
 	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -83,12 +86,11 @@ func (w *Watcher) Load(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// Problems returns why the locks below a prefix are not current, by prefix.
-func (w *Watcher) Problems() map[string]string {
-	all := map[string]string{}
-	for prefix, view := range w.views {
-		if fresh := view.Fresh(); !fresh.Synced {
-			all[prefix] = fresh.Cause
+// Problems returns why locks are not current, a sentence for each prefix.
+func (w *Watcher) Problems() (all []string) {
+	for _, prefix := range slices.Sorted(maps.Keys(w.views)) {
+		if fresh := w.views[prefix].Fresh(); !fresh.Synced {
+			all = append(all, fmt.Sprintf("The locks below %s are not current: %s.", text.Visible(prefix), fresh.Cause))
 		}
 	}
 	return all

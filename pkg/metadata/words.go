@@ -98,7 +98,7 @@ func Endings() []EndingWords {
 // EndingWordsFor returns the words for the cause of an ending, and whether it is known. An unknown one becomes the
 // Verb: escape it.
 func EndingWordsFor(cause string) (EndingWords, bool) {
-	leaseEnded := EndingWords{EndingLeaseEnded, "lease-ended", "its lease ended", ""}
+	leaseEnded := EndingWords{EndingLeaseEnded, "lease-ended", "ended with its lease", ""}
 	for _, words := range append(Endings(), leaseEnded) {
 		if words.Cause == cause {
 			return words, true

@@ -15,10 +15,11 @@ import (
 )
 
 type options struct {
-	etcd  *etcdconn.Settings
-	locks *flags.LockSettings
-	log   *daemon.LogSettings
-	web   *daemon.WebSettings
+	etcd   *etcdconn.Settings
+	locks  *flags.LockSettings
+	others []string // prefixes of other libraries' locks
+	log    *daemon.LogSettings
+	web    *daemon.WebSettings
 
 	environment    string
 	hideBacktraces bool
@@ -53,6 +54,7 @@ The pages are on --web.listen-address; probes and metrics, without login, on --w
 	fs := cmd.Flags()
 	o.etcd = flags.Etcd(fs)
 	o.locks = flags.Locks(fs)
+	flags.EtcdLocks(fs, &o.others)
 	o.web = flags.Web(fs, daemon.WebSettings{Address: ":8080", OpsAddress: ":10981"})
 	o.appearanceFlags(fs)
 	o.access.flags(fs)

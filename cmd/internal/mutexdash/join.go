@@ -15,6 +15,8 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/dashboard/app"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
+	"github.com/clustermutex/unlocker/internal/etcdlocks"
+	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/lockview"
 	"github.com/clustermutex/unlocker/internal/protocol"
@@ -28,6 +30,7 @@ type components struct {
 	connections *etcdconn.Connections
 	store       *lockstore.Store
 	view        *lockview.View
+	others      *etcdlocks.Watcher // the locks of other libraries
 	health      *etcdconn.HealthMonitor
 	faults      *etcdconn.FaultMonitor
 	pages       *dashboard.Dashboard
@@ -46,6 +49,9 @@ func connect(o options, layout protocol.Layout, log zerolog.Logger) (*components
 	r.health = etcdconn.NewHealthMonitor(r.client, o.etcd.RequestTimeout, log)
 	r.faults = &etcdconn.FaultMonitor{Etcd: r.client, Prefix: layout.Prefix(), Log: log,
 		IsUsable: func() bool { return r.view.Fresh().Synced }}
+	r.others = etcdlocks.New(o.others, layout, etcdlocks.Source{List: r.store.ListPrefix, Watch: r.store.WatchPrefix,
+		Lease: r.store.ReadLease, Explain: etcdconn.Explain}, etcdlocks.Options{Log: log,
+		OnEnded: func(l *locks.Leased, ending *metadata.Ending) { r.pages.Ended(l.Record(), ending) }})
 	r.watch(layout, log)
 	return r, nil
 }
@@ -54,7 +60,7 @@ func connect(o options, layout protocol.Layout, log zerolog.Logger) (*components
 func (r *components) watch(layout protocol.Layout, log zerolog.Logger) {
 	r.view = lockview.New(layout, lockview.Source{List: r.store.ListKeys, Watch: r.store.Watch},
 		lockview.Options{
-			ProgressInterval: lockstore.ProgressInterval, Fault: r.faults.Fault, Explain: etcdconn.Explain, Log: log,
+			Leased: r.others.Locks, ProgressInterval: lockstore.ProgressInterval, Fault: r.faults.Fault, Explain: etcdconn.Explain, Log: log,
 			OnEnded: func(lock *metadata.Record, ending *metadata.Ending) { // the pages are set before the view runs
 				r.pages.Ended(lock, ending)
 			},
@@ -77,6 +83,13 @@ func (r *components) join(o options, layout protocol.Layout, identities access.C
 	config.Store = r.store
 	config.Operator = r.store
 	config.Snapshots = view.Snapshots(nil)
+	config.Others = func() app.Others {
+		shown := app.Others{Problems: r.others.Problems()}
+		if len(o.others) == 0 {
+			shown.Unshown = view.Queued()
+		}
+		return shown
+	}
 	config.Members = func() []app.Member { return members(r.health.Last()) }
 	config.Certificates = func() []app.Certificate { return shownCertificates(r.certificates(o), time.Now()) }
 	config.Alarm = func() string { return alarm(r.health.Last()) }

@@ -16,6 +16,24 @@ type freePage struct {
 	Sentence app.RichText       // who holds it: nobody; and who waits
 	Last     app.RichText       // the hold before
 	Commands []string
+	Leased   []leasedView // other libraries' locks of this name
+}
+
+// leasedView is a lock of another library.
+type leasedView struct {
+	Facts       []locks.Fact
+	Queue       QueueView
+	Consequence string
+	Revoke      []string // the command
+}
+
+func leasedViews(rows []*locks.Row, at app.Viewpoint) (all []leasedView) {
+	for _, r := range rows {
+		command, consequence := r.Leased.Revoke()
+		all = append(all, leasedView{r.Leased.Facts(at.AsOf), NewQueueView(r.Leased.Waiters, maxWaiters, at),
+			consequence, []string{command}})
+	}
+	return all
 }
 
 // stateUnknown is that of a lock that nobody held when etcd was last heard.
@@ -29,6 +47,11 @@ func (p *Pages) free(r *app.Request, lock *app.Lock) (app.Answer, error) {
 		v.State = stateUnknown
 	}
 	v.AutoRefresh = true
+	if v.Leased = leasedViews(r.Snapshot().LeasedNamed(lock.Name), r.Viewpoint()); len(v.Leased) > 0 {
+		v.State = locks.LeasedState
+		v.Sentence = app.Plain("Another lock library holds it, as far as its keys say.")
+		return p.app.Render("free", v)
+	}
 	if problem := metadata.CheckName(lock.Name); problem != nil && v.History.last() == nil && v.Queue.N == 0 {
 		return app.Answer{}, app.BadQuery("No lock can have this name: " + problem.Error())
 	}

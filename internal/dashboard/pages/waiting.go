@@ -83,6 +83,12 @@ func queuesOf(ctx context.Context, r *app.Request, q *locks.Query) ([]queued, er
 			all = append(all, queued{lock, s.Holders(lock), queue, locks.QueueOf(queue, asOf)})
 		}
 	}
+	for _, row := range s.Leased {
+		subject := row.Subject()
+		if row.Waiters > 0 && q.Matches(&subject, asOf) {
+			all = append(all, queued{row.Name, []*locks.Row{row}, row.Leased.Waiters, *row.Queue})
+		}
+	}
 	return all, nil
 }
 

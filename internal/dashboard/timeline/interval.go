@@ -163,8 +163,8 @@ func lasting(i Interval) int {
 // clampBegin moves the begin to the end, or to now, if it is later or unknown.
 func (i *Interval) clampBegin(now time.Time) {
 	end := cmp.Or(i.End, now)
-	i.BeginUnknown = i.Begin.IsZero()
-	if i.BeginUnknown || i.Begin.After(end) {
+	i.BeginUnknown = i.BeginUnknown || i.Begin.IsZero()
+	if i.Begin.IsZero() || i.Begin.After(end) {
 		i.Begin = end
 	}
 }

@@ -1,0 +1,61 @@
+package dashboard_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/clustermutex/unlocker/internal/dashboard/app"
+	"github.com/clustermutex/unlocker/internal/locks"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+func TestLocksOfOtherLibrariesAreShownAsWhatTheyAre(t *testing.T) {
+	s := busy()
+	waits := metadata.Waiter{Name: "theirs/x", ID: "7e2"}
+	waits.Owner = "node-8"
+	s.leased = []*locks.Leased{
+		{Name: "theirs/x", Key: "theirs/x/7e1", Value: "node-7", Lease: 0x7e1, Token: 4,
+			Seen: s.now.Add(-12 * time.Minute),
+			TTL:  time.Minute, Expires: s.now.Add(40 * time.Second), Keys: 3, Waiters: []metadata.Waiter{waits}},
+		{Name: "theirs/y", Single: true, Key: "theirs/y", Lease: 0x7e3, Token: 5, Why: "permission denied"},
+	}
+	d := s.dashboard(t)
+	for path, words := range map[string]string{
+		"/?q=state:leased": `>leased</span>|theirs/x|node-7|theirs/y`,
+		"/lock?name=theirs/x": "leased: another lock library holds it|at least 12m ago|kept alive 20s ago|node-8|" +
+			"etcdctl lease revoke 7e1|The lease ends with 3 keys",
+		"/lock?name=theirs/y": "one key with a lease, a lock or something registered|" +
+			"7e3, time unknown: permission denied",
+		"/waiting":  `theirs/x|node-8`,
+		"/timeline": `node-7 holds it, for at least 12m`,
+	} {
+		body := get(d, path).Body.String()
+		for word := range strings.SplitSeq(words, "|") {
+			if !strings.Contains(body, word) {
+				t.Errorf("%s does not say %q", path, word)
+			}
+		}
+		for _, verb := range []string{"Force unlock…", "/force"} {
+			if path != "/timeline" && strings.Contains(body, verb+"?name=theirs") {
+				t.Errorf("%s offers %q", path, verb)
+			}
+		}
+	}
+}
+
+func TestEmptyListNamesKeysOfOtherLibraries(t *testing.T) {
+	d := newScene().dashboard(t, func(c *app.Config) {
+		c.Others = func() app.Others {
+			return app.Others{Unshown: 11,
+				Problems: []string{"The locks below a are gone."}}
+		}
+	})
+	w := get(d, "/")
+	if body := w.Body.String(); w.Code != http.StatusOK || strings.Contains(body, "No locks held") ||
+		!strings.Contains(body, "11 keys of another lock library below this prefix") ||
+		!strings.Contains(body, "The locks below a are gone.") {
+		t.Errorf("the empty list does not say what it sees: %s", body)
+	}
+}
