@@ -68,9 +68,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 	for _, view := range w.views {
 		running.Go(func() { _ = view.Run(ctx) }) // ends only with the context
 	}
-	if len(w.views) > 0 {
-		running.Go(func() { w.readLeases(ctx) })
-	}
+	running.Go(func() { w.readLeases(ctx) })
 	running.Wait()
 	return nil
 }

@@ -60,7 +60,8 @@ func connect(o options, layout protocol.Layout, log zerolog.Logger) (*components
 func (r *components) watch(layout protocol.Layout, log zerolog.Logger) {
 	r.view = lockview.New(layout, lockview.Source{List: r.store.ListKeys, Watch: r.store.Watch},
 		lockview.Options{
-			Leased: r.others.Locks, ProgressInterval: lockstore.ProgressInterval, Fault: r.faults.Fault, Explain: etcdconn.Explain, Log: log,
+			Leased: r.others.Locks, ProgressInterval: lockstore.ProgressInterval, Fault: r.faults.Fault,
+			Explain: etcdconn.Explain, Log: log,
 			OnEnded: func(lock *metadata.Record, ending *metadata.Ending) { // the pages are set before the view runs
 				r.pages.Ended(lock, ending)
 			},
