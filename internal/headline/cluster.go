@@ -105,7 +105,8 @@ func (c *Input) allIsWell(l *locks.HeldLock) Headline {
 		lead = lead.Say("All is well: ")
 	}
 	if c.Held == 0 {
-		return Headline{Class: locks.ClassCalm, Lead: lead.Say("no locks are held.")}
+		said := pick(c.Leased > 0, "only other libraries hold locks.", "no locks are held.")
+		return Headline{Class: locks.ClassCalm, Lead: lead.Say(said)}
 	}
 	lead = lead.Say(text.Thousands(c.Held) + pick(c.Held == 1, " lock, ", " locks, "))
 	if l == nil {

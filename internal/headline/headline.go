@@ -32,14 +32,16 @@ type Input struct {
 	Inconsistent []diagnosis.Inconsistent
 	Ranking      *locks.Ranking // nil: none
 	Held         int            // locks
+	Leased       int            // locks of other libraries
 	Waiting      int
 }
 
 // InputOf returns what the locks of a snapshot say. Unclaimed locks are for the caller to add, who knows whether the
 // snapshot is up to date.
 func InputOf(s *locks.Snapshot, running []metadata.Presence, now time.Time) Input {
-	return Input{Now: now, Running: running, Combined: s.Combined, Held: s.All.Total, Waiting: s.All.Waiting,
-		Cycles: s.Cycles(), Ranking: s.Ranking(), Inconsistent: s.Inconsistent()}
+	return Input{Now: now, Running: running, Combined: s.Combined, Held: len(s.Rows), Leased: len(s.Leased),
+		Waiting: s.All.Waiting - s.LeasedWaiters(),
+		Cycles:  s.Cycles(), Ranking: s.Ranking(), Inconsistent: s.Inconsistent()}
 }
 
 // Headline is the sentence on top: what a person must know first.

@@ -26,6 +26,10 @@ func Matter(r *locks.Row, class locks.Class) (s sentence) {
 		return s.Say(unreadable(r.Record))
 	}
 	switch {
+	case r.Leased != nil && r.LockedAt.IsZero():
+		return s.Say("leased over ").Since(r.Leased.Seen)
+	case r.Leased != nil:
+		return s.Say("leased ").Since(r.LockedAt)
 	case r.ProvenDead():
 		return ended(r.Death)
 	case r.Verdict().State == staleness.Expired:
@@ -74,7 +78,10 @@ func ended(s *metadata.Statement) sentence {
 // Outcome says in a few words what happens to a hold if nobody acts.
 func (c *Input) Outcome(r *locks.Row) (s sentence) {
 	l := &locks.HeldLock{Row: r, Lock: r.Name}
-	never := r.UnlockAt().IsZero() || r.Misplaced || c.whyNeverRemoved(l) != ""
+	if r.Leased != nil && !r.Leased.Expires.IsZero() {
+		return s.Say("lease ends ").Until(r.Leased.Expires).Say(" if silent")
+	}
+	never := r.UnlockAt().IsZero() || r.Leased != nil || r.Misplaced || c.whyNeverRemoved(l) != ""
 	switch {
 	case alertsFirst(r, never):
 		return s.Say("alert ").Until(r.Verdict().AlertAt)

@@ -23,9 +23,10 @@ const (
 	ClassMalformed                  // a field that the protocol acts on is missing or cannot be read
 	ClassLeaving                    // dead, expired or expiring, and removed by itself within moments
 	ClassCalm                       // nothing is wrong
+	ClassLeased                     // of another library; what is wrong is not known
 )
 
-// Classes returns all classes, in their order.
+// Classes returns all classes of our locks, in their order.
 func Classes() []Class {
 	return []Class{ClassStale, ClassUnlockers, ClassDeadlock, ClassUnclaimed, ClassOverdue, ClassDead, ClassSilent,
 		ClassLate, ClassMalformed, ClassLeaving, ClassCalm}
@@ -34,7 +35,7 @@ func Classes() []Class {
 // String is the word for the class: in JSON, in counts, and in the style sheet.
 func (c Class) String() string {
 	return [...]string{"", "stale", "unlockers", "deadlock", "unclaimed", "overdue", "dead", "silent", "late",
-		"malformed", "leaving", "calm"}[c]
+		"malformed", "leaving", "calm", "leased"}[c]
 }
 
 // Severity is how bad a class is: system, bad, alerting, warn or calm.
@@ -60,6 +61,7 @@ const (
 	NeedsYou Section = iota
 	ResolvesItself
 	OnTime
+	OfOthers
 )
 
 // Section returns the section of the locks in a class.
@@ -69,6 +71,8 @@ func (c Class) Section() Section {
 		return NeedsYou
 	case c == ClassLeaving:
 		return ResolvesItself
+	case c == ClassLeased:
+		return OfOthers
 	}
 	return OnTime
 }

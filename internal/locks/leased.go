@@ -64,7 +64,8 @@ func (l *Leased) Facts(now time.Time) []Fact {
 		lease = fmt.Sprintf("for %s, kept alive %s, ends %s unless it is kept alive again", text.Duration(l.TTL),
 			text.Relative(l.LastKeepAlive(), now), text.Relative(l.Expires, now))
 	}
-	return []Fact{{"state", kind}, {"value", text.Visible(l.Value)}, {"key", text.Visible(l.Key)}, {"since", since},
+	value := cmp.Or(text.Visible(l.Value), "none")
+	return []Fact{{"state", kind}, {"value", value}, {"key", text.Visible(l.Key)}, {"since", since},
 		{"lease", strconv.FormatInt(l.Lease, 16) + ", " + text.Prose(lease)}}
 }
 
@@ -86,7 +87,7 @@ func (l *Leased) Record() *metadata.Record {
 // NewLeasedRow returns the row of a lock of another library.
 func NewLeasedRow(l *Leased, now time.Time) *Row {
 	r := &Row{Record: l.Record(), Queue: new(QueueOf(l.Waiters, now)), Leased: l, Display: LeasedState,
-		Class: ClassCalm, verdict: staleness.Verdict{State: LeasedState}}
+		Class: ClassLeased, verdict: staleness.Verdict{State: LeasedState}}
 	r.Fingerprint = Hash(xxhash.Sum64String(l.Key), uint64(l.Token), uint64(l.Expires.Unix()), uint64(r.Waiters),
 		xxhash.Sum64String(l.Value))
 	return r
@@ -120,4 +121,12 @@ func (s *Snapshot) everyRow() []*Row {
 		return s.Rows
 	}
 	return slices.Concat(s.Rows, s.Leased)
+}
+
+// LeasedWaiters returns how many wait for locks of other libraries.
+func (s *Snapshot) LeasedWaiters() (n int) {
+	for _, r := range s.Leased {
+		n += r.Waiters
+	}
+	return n
 }

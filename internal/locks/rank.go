@@ -84,10 +84,10 @@ func (w *HeldLock) Compare(o *HeldLock) int {
 
 // rank is the order of [HeldLock.Compare] as numbers. A deadlocked lock comes before what its record says.
 func (r *Row) rank(cycles map[string][2]int) [5]int64 {
-	if place, deadlocked := cycles[r.Record.QueueName()]; deadlocked {
+	if place, deadlocked := cycles[r.Record.QueueName()]; deadlocked && r.Leased == nil {
 		return [5]int64{int64(ClassDeadlock), int64(place[0]), int64(place[1])}
 	}
-	if r.Class == ClassCalm {
+	if r.Class >= ClassCalm {
 		return [5]int64{int64(r.Class), protocol.Instant(r.Longest), protocol.Instant(r.deadline())}
 	}
 	return [5]int64{int64(r.Class), int64(asInt(r.Acknowledged != nil)), -int64(r.TotalWait), -int64(r.Waiters),

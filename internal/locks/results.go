@@ -54,7 +54,7 @@ func (s *Snapshot) Result(ctx context.Context, q *Query, o Order, now time.Time)
 
 // Class returns the class of a lock, that of a deadlocked one included.
 func (r *Result) Class(row *Row) Class {
-	if len(r.cycles) > 0 {
+	if len(r.cycles) > 0 && row.Leased == nil {
 		if _, deadlocked := r.cycles[row.Record.QueueName()]; deadlocked {
 			return ClassDeadlock
 		}

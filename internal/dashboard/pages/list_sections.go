@@ -26,7 +26,8 @@ func (s section) String() string { return app.Plural(s.N, s.one, s.of) }
 func (p *Pages) sections(r *app.Request, found *locks.Result, free []diagnosis.Unclaimed) []section {
 	all := []section{{Title: "Needs you", one: "needs you", of: "need you"},
 		{Title: "Resolves itself", one: "resolves itself", of: "resolve themselves"},
-		{Title: "On time", one: "on time", of: "on time"}}
+		{Title: "On time", one: "on time", of: "on time"},
+		{Title: "Of other libraries", one: "of another library", of: "of other libraries"}}
 	if c := p.headlineInput(r); !c.Resolves() {
 		all[locks.ResolvesItself] = section{Title: "Would resolve itself", one: "would resolve itself",
 			of: "would resolve themselves"}
@@ -51,7 +52,7 @@ func (p *Pages) fillSections(v *listPage, r *app.Request, l ListRequest, found *
 		}
 	}
 	added := len(views) - len(w.Rows)
-	ends := []int{added + at(locks.ClassLeaving), added + at(locks.ClassCalm), len(views)}
+	ends := []int{added + at(locks.ClassLeaving), added + at(locks.ClassCalm), added + at(locks.ClassLeased), len(views)}
 	v.Table.Parts = nil
 	from := 0
 	for i, to := range ends {
