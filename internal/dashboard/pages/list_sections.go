@@ -52,7 +52,8 @@ func (p *Pages) fillSections(v *listPage, r *app.Request, l ListRequest, found *
 		}
 	}
 	added := len(views) - len(w.Rows)
-	ends := []int{added + at(locks.ClassLeaving), added + at(locks.ClassCalm), added + at(locks.ClassLeased), len(views)}
+	ends := []int{added + at(locks.ClassLeaving), added + at(locks.ClassCalm), added + at(locks.ClassLeased),
+		len(views)}
 	v.Table.Parts = nil
 	from := 0
 	for i, to := range ends {
