@@ -29,7 +29,7 @@ func TestLocksOfOtherLibrariesAreShownAsWhatTheyAre(t *testing.T) {
 		"/lock?name=theirs/y": "one key with a lease, a lock or something registered|" +
 			"7e3, time unknown: permission denied",
 		"/waiting":  `theirs/x|node-8`,
-		"/timeline": `node-7 holds it, for at least 12m`,
+		"/timeline": `node-7: at least 12m from`,
 	} {
 		body := get(d, path).Body.String()
 		for word := range strings.SplitSeq(words, "|") {

@@ -41,7 +41,11 @@ func (d *chartBuilder) barTitle(b *timeline.Bar) string {
 
 // length is how long a hold or wait lasted, or has lasted so far.
 func (d *chartBuilder) length(i *timeline.Interval) string {
-	return text.Duration(cmp.Or(i.End, d.at.AsOf).Sub(i.Begin))
+	length := text.Duration(cmp.Or(i.End, d.at.AsOf).Sub(i.Begin))
+	if i.BeginUnknown {
+		return "at least " + length
+	}
+	return length
 }
 
 // processName names the process that held or waited.
