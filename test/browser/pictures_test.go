@@ -48,11 +48,10 @@ func TestPictures(t *testing.T) {
 	b.open(s.url + "lock?name=billing/invoice-run")
 	b.until("the own code", `document.querySelector(".first").textContent.includes("invoice_run.rb:118")`)
 	b.until("how long it takes usually",
-		`document.getElementById("main").textContent.includes("Usually takes")`)
-	b.whole()
+		`document.getElementById("main").textContent.includes("holds seen")`)
 	b.picture("lock")
 
-	b.click(".danger a")
+	b.click(".todo .last a")
 	b.until("the page that asks", `document.readyState === "complete" && document.querySelector("form.force")`)
 	b.size(1280, 860)
 	b.do(typeInto("#typed", held), typeInto("#reason", "The pod has been gone since 02:51, BILL-2207"))
@@ -64,7 +63,7 @@ func TestPictures(t *testing.T) {
 	b.picture("semaphore")
 
 	s.hour()
-	b.open(s.url + "timeline")
+	b.open(s.url + "timeline?window=1h")
 	b.until("who held", `document.querySelectorAll(".lane").length > 11`)
 	b.whole()
 	b.picture("timeline")
