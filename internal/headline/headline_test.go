@@ -240,7 +240,7 @@ func TestCommandsFollowThePlace(t *testing.T) {
 	const ps, logs, kill = "ssh HOST ps -o pid,stat,etime,args -p 17 --ppid 17", "kubectl logs --since=30m POD",
 		"ssh HOST kill 17"
 	for host, wants := range map[string][]string{"vm": {ps, kill}, "old-box": {ps, kill}, "db1.example.org": {ps, kill},
-		"web-1234567": {ps, kill}, "build-abcde": {ps, kill}, "x2k7p": {ps, kill}, "": {},
+		"web-1234567": {ps, kill}, "build-abcde": {ps, kill}, "x2k7p": {ps, kill}, "-$(id)": {ps, kill}, "": {},
 		"orders-7c9d8f6b5-x2k7p": {"kubectl get pod POD", logs, "kubectl delete pod POD"},
 		"etcd-0":                 {"kubectl get pod POD", logs, ps, "kubectl delete pod POD", kill},
 		"in a namespace": {"kubectl get pod -n shop web", "kubectl logs --since=30m -n shop web",
@@ -257,7 +257,7 @@ func TestCommandsFollowThePlace(t *testing.T) {
 		}
 		got = slices.DeleteFunc(got, func(line string) bool { return line == "mutexctl show never-reported" })
 		for i, want := range wants {
-			wants[i] = strings.NewReplacer("HOST", text.ShellWord(host), "POD", host).Replace(want)
+			wants[i] = strings.NewReplacer("HOST", text.ShellOperand(host), "POD", host).Replace(want)
 		}
 		if diff := cmp.Diff(wants, got); diff != "" {
 			t.Errorf("on %q:\n%s", host, diff)

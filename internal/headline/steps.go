@@ -131,7 +131,8 @@ func (c *Input) forceWords(l *locks.HeldLock) (title string, effect sentence) {
 	case r.Token == 0:
 		return "Nobody holds it: remove the keys", effect.Say("Whoever holds it by then keeps it.")
 	case r.ProvenDead():
-		return "It is dead: free the lock", effect.Say("First make sure that nothing it started still works.")
+		return pick(l.Class == locks.ClassLeaving, "It cannot wait", "It is dead: free the lock"),
+			effect.Say("First make sure that nothing it started still works.")
 	case l.Rhythm() > 0:
 		return "The machine is gone, and nobody can end it", effect.Say("Takes the lock from a holder that was alive ").
 			Since(r.Alive.At).Say(" ago. It is not stopped: two may then work at once.")

@@ -2,7 +2,7 @@ package mutants_test
 
 // dashboardSuites are who may see and do what, and that nothing shown is more than text.
 var dashboardSuites = []suite{
-	{"internal/dashboard internal/dashboard/* internal/lockjson internal/locks", []fault{
+	{"internal/dashboard internal/dashboard/* internal/lockjson internal/locks internal/text", []fault{
 		// What every answer carries, and requests of other sites.
 		{"inline-style", `h.Set("Content-Security-Policy", «policy»)`,
 			`"style-src 'unsafe-inline'; " + policy`,
@@ -109,8 +109,8 @@ var dashboardSuites = []suite{
 		{"plain", `"isPlain":      «IsPlainASCII»`, `func(string) bool { return true }`,
 			"TestHostileTextIsShownAndHarmless"},
 		{"box", `unicode.IsControl(r)`, `false`, "TestHostileTextIsShownAndHarmless"},
-		{"command", `text.ShellOperand(lock)`, `lock`, "TestCommandsAreSafeToPaste"},
-		{"command-word", `text.ShellWord(word)`, `word`, "TestStaleFormOffersTheEquivalentCommand"},
+		{"command", `operand := " " + «ShellOperand(lock)»`, `lock`, "TestCommandsAreSafeToPaste"},
+		{"command-word", `line += " " + «ShellWord(word)»`, `word`, "TestStaleFormOffersTheEquivalentCommand"},
 		{"link-value", `url.QueryEscape(s)`, `s`, "TestHostileTextIsExactInTheAPI"},
 		{"link-name", `[]string{«key», value}`, `"name"`, "TestHostileTextIsExactInTheAPI"},
 		{"link-climbs", `«part == ".."» {`, `false`, "TestLockNameCannotTraverseAConfiguredLink"},

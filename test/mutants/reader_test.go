@@ -49,7 +49,12 @@ var readerSuites = []suite{
 		{"glob-utf8", `!utf8.ValidString(pattern)`, `false`, "TestGlobsMatchWholeNames"},
 		{"instant-future", `case «t.After(now.Add(time.Second))»:`, `false`, "TestDurationsAreReadable"},
 	}},
+	{"internal/headline", []fault{
+		{"command-host", `"ssh "+«text.ShellOperand(r.Hostname)»+" ps`, `r.Hostname`, "TestCommandsFollowThePlace"},
+		{"steps-dead", `isGone := «r.ProvenDead()»`, `false`, "TestTheTable"},
+	}},
 	{"internal/diagnosis", []fault{
+		{"heartbeat-progress", `«r.Alive.At.Before(r.AlertAt)»`, `true`, "TestDiagnosisIsNoMoreCertainThanTheFacts"},
 		// What is said of a holder.
 		{"diagnosis-proven", `case «r.ProvenDead()»:`, `false`, "TestDiagnosisIsNoMoreCertainThanTheFacts"},
 		{"diagnosis-usual", `n < minPast`, `false`, "TestUsualNeedsFiveHolds"},
