@@ -63,7 +63,8 @@ func (c *Input) deadlock(cycle *deadlock.Cycle) Headline {
 	v := Headline{Class: locks.ClassDeadlock, Lock: names[0], Steps: showStep(LookAtCycle, names[0])}
 	more := max(0, len(names)-maxNamed)
 	names = names[:len(names)-more]
-	lead := sentence{}.Say("The holders of ")
+	alone := len(cycle.Processes()) == 1
+	lead := sentence{}.Say(pick(alone, "The holder of ", "The holders of "))
 	for i, name := range names {
 		if i > 0 {
 			lead = lead.Say(pick(i+1 == len(names) && more == 0, " and ", ", "))
@@ -74,9 +75,14 @@ func (c *Input) deadlock(cycle *deadlock.Cycle) Headline {
 		lead = lead.Say(" and " + text.Thousands(more) + " more")
 	}
 	if cycle.Since.IsZero() {
-		v.Lead = lead.Say(" are waiting for each other.")
+		v.Lead = lead.Say(pick(alone, " waits for itself.", " are waiting for each other."))
 	} else {
-		v.Lead = lead.Say(" have been waiting for each other for ").Since(cycle.Since).Say(".")
+		v.Lead = lead.Say(pick(alone, " has been waiting for itself for ", " have been waiting for each other for ")).
+			Since(cycle.Since).Say(".")
+	}
+	if alone {
+		v.Then = v.Then.Say("A command under the lock wants the same lock, and will not get it: end the command.")
+		return v
 	}
 	v.Then = v.Then.Say("Unless they do several jobs at once, they are stuck until one gives up or loses a lock: " +
 		"end the one whose work is cheapest to lose.")

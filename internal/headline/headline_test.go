@@ -217,6 +217,9 @@ func systems() map[string]headline.Input {
 			other.ID, other.Mode = "eu-2", "alert-only"
 			c.Running = append(c.Running, other)
 		}),
+		"one waits for itself": changed(func(c *headline.Input) {
+			c.Cycles = []deadlock.Cycle{{Since: ago(4 * m), Waits: cycle().Waits[:1]}}
+		}, late),
 		"two wait for each other": changed(func(c *headline.Input) { c.Cycles = []deadlock.Cycle{cycle()} }, late),
 		"nobody takes it": changed(func(c *headline.Input) { c.Unclaimed = []diagnosis.Unclaimed{free(3)} },
 			late),

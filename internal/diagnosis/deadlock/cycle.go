@@ -93,9 +93,9 @@ func (t *tracer) since(lock int) (since time.Time) {
 	return since
 }
 
-// components returns the groups of two or more processes that wait for each other, directly or through others of the
-// group: the strongly connected components (Tarjan) of the graph in which processes lead to the locks they wait for,
-// and locks to the processes that block them.
+// components returns the groups of processes that wait for each other, directly or through others of the group, or for
+// themselves: the strongly connected components (Tarjan) of the graph in which processes lead to the locks they wait
+// for, and locks to the processes that block them.
 func (s *subgraph) components(among []int) [][]int {
 	w := walk{subgraph: s, visits: map[int]*visit{}}
 	for _, who := range among {
@@ -157,14 +157,15 @@ func (w *walk) each(n int, f func(next int)) {
 // close completes the component that began with n.
 func (w *walk) close(n int) {
 	var group []int
-	for last := n + 1; last != n; {
+	size := 0 // with the locks
+	for last := n + 1; last != n; size++ {
 		last = w.path[len(w.path)-1]
 		w.path = w.path[:len(w.path)-1]
 		if w.visits[last].done = true; last >= 0 {
 			group = append(group, last)
 		}
 	}
-	if len(group) > 1 {
+	if size > 1 {
 		w.found = append(w.found, group)
 	}
 }

@@ -144,7 +144,7 @@ func TestCycles(t *testing.T) {
 			func(w *world) { w.locks[1].Hostname = "" }},
 		"commands under each other's locks":     {"x=a@1 y=b@1 c>y<x@2 d>x<y@3", "a>y:b b>x:a @3", nil},
 		"one of them three deep":                {"x=a@1 y=b@1 z=e@1 c>z<x,y@2 d>x<z@3", "a>z:e e>x:a @3", nil},
-		"a command that waits for its own lock": {"x=a@1 c>x<x@2", "", nil},
+		"a command that waits for its own lock": {"x=a@1 c>x<x@2", "a>x:a @2", nil},
 		"a command under a hold that is over":   {"x=a@1 y=b@1 c>y<u@2 d>x<y@3", "", nil},
 		"they do not say their process":         {pair, "", func(w *world) { w.locks[0].PID, w.locks[1].PID = 0, 0 }},
 		"one does not say its host":             {pair, "", func(w *world) { w.queues["x"][0].Hostname = "" }},

@@ -101,25 +101,17 @@ func (g *graph) addWaiters(lock int, queue []metadata.Waiter) {
 		g.processes[h.who].holds = lock + 1
 	}
 	for i := range queue {
-		for _, who := range g.waiting(&queue[i]) {
-			if g.processes[who].holds != lock+1 {
-				g.processes[who].waitFor(lock, queue[i].Since.Time)
+		w := &queue[i]
+		who, known := g.process(Process{w.Owner, w.Hostname, w.PID})
+		if known && g.processes[who].holds != lock+1 {
+			g.processes[who].waitFor(lock, w.Since.Time)
+		}
+		for _, uuid := range strings.Fields(w.Under) { // its holder ends only after the wait, whatever it holds
+			if who, known := g.holders[uuid]; known {
+				g.processes[who].waitFor(lock, w.Since.Time)
 			}
 		}
 	}
-}
-
-// waiting returns the processes that make no progress while w waits: its own, and the holders for whom it works.
-func (g *graph) waiting(w *metadata.Waiter) (all []int) {
-	if who, known := g.process(Process{w.Owner, w.Hostname, w.PID}); known {
-		all = append(all, who)
-	}
-	for _, uuid := range strings.Fields(w.Under) {
-		if who, known := g.holders[uuid]; known {
-			all = append(all, who)
-		}
-	}
-	return all
 }
 
 // process returns the number of p; known is false if p does not identify itself.

@@ -88,7 +88,7 @@ func anyWorld(r *rand.Rand, owners []string) *world {
 	return w
 }
 
-// stuckSets are all sets of two processes or more that are stuck, as bits.
+// stuckSets are all sets of processes that are stuck, as bits.
 func stuckSets(w *world, owners []string) (all []int) {
 	for set := 1; set < 1<<len(owners); set++ {
 		in := func(owner string) bool { return set&(1<<slices.Index(owners, owner)) != 0 }
@@ -108,8 +108,10 @@ func stuckSets(w *world, owners []string) (all []int) {
 // stuckWith reports whether the process waits for a lock that those keep.
 func stuckWith(w *world, owner string, those func(owner string) bool) bool {
 	for lock, queue := range w.queues {
-		waits := func(t metadata.Waiter) bool { return t.Owner == owner || w.holder(t.Under) == owner }
-		if slices.ContainsFunc(queue, waits) && keptBy(w, lock, owner, those) {
+		itself := func(t metadata.Waiter) bool { return t.Owner == owner }
+		command := func(t metadata.Waiter) bool { return w.holder(t.Under) == owner }
+		if slices.ContainsFunc(queue, itself) && keptBy(w, lock, owner, those) ||
+			slices.ContainsFunc(queue, command) && keptBy(w, lock, "", those) {
 			return true
 		}
 	}
