@@ -199,7 +199,7 @@ func (p *periodFlags) add(f *pflag.FlagSet) {
 	f.BoolVar(&p.retryOnError, "retry-on-error", false,
 		"with --once-per or --once-at: a failed command may be run again")
 	f.IntVar(&p.skipStatus, "skip-status", ExitOK,
-		"status when the lock is not free in time (otherwise 3) or the period or time is used up (otherwise 0)")
+		"status when the lock is not free in time (else 3) or the period or time is used up (else 0)")
 	f.Lookup("skip-status").DefValue = ""
 }
 

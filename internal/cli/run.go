@@ -63,7 +63,7 @@ More: "mutexctl help exit-codes", and https://github.com/clustermutex/unlocker/b
 	f.DurationVar(&o.maxHold, "max-hold", 24*time.Hour,
 		"how long to extend the lock; then it is lost and the command is ended")
 	f.DurationVar(&o.grace, "grace", 5*time.Second,
-		"time between TERM and KILL; also for what the command leaves behind")
+		"time from TERM to KILL, also for what is left behind; less for a short hold")
 	f.BoolVar(&o.leaveChildren, "leave-children", false,
 		"let what the command starts outlive it and its lock; no witness proves its end then")
 	f.Var(&o.onAsk, "on-ask", "when asked to finish: a signal for the command, or a shell command to run")
