@@ -42,28 +42,28 @@ type historyPage struct {
 // endingChip narrows a history to holds that ended in one way, or that had alerted. Their number is that of the search
 // without the chip.
 type endingChip struct {
-	Word, Icon, URL string
-	N               int
-	On              bool
+	Word, URL string
+	N         int
+	On        bool
 }
 
 // endingKind is a way in which holds end, and the term that finds them.
-type endingKind struct{ word, icon, term string }
+type endingKind struct{ word, term string }
 
 // endingChips returns the chips that narrow a history. The first one widens it again.
 func (p *Pages) endingChips(q *locks.Query, all []metadata.Ending) []endingChip {
-	kinds := []endingKind{{"all", "calm", ""}}
+	kinds := []endingKind{{"all", ""}}
 	for _, e := range metadata.Endings() {
-		kinds = append(kinds, endingKind{e.Word, app.EndedIcon(e.Word), locks.FieldTerm("ended", e.Word)})
+		kinds = append(kinds, endingKind{e.Word, locks.FieldTerm("ended", e.Word)})
 	}
-	kinds = append(kinds, endingKind{"had alerted", "alerting", locks.FieldTerm("ended", locks.Alerted)})
+	kinds = append(kinds, endingKind{"had alerted", locks.FieldTerm("ended", locks.Alerted)})
 	var terms []string
 	for _, k := range kinds {
 		terms = append(terms, k.term)
 	}
 	var chips []endingChip
 	for _, k := range kinds {
-		chip := endingChip{Word: k.word, Icon: k.icon,
+		chip := endingChip{Word: k.word,
 			On: slices.ContainsFunc(q.Terms, func(t locks.Term) bool { return t.Text == k.term })}
 		text := q.With(k.term)
 		switch {
