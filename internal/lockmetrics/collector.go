@@ -39,6 +39,9 @@ type Config struct {
 	Series      Series // which locks get series of their own; none if empty
 	SeriesLimit int    // the most locks with series of their own
 
+	// LeasedAlertAfter is after how long a lock of another library gets a series of its own; 0 = never.
+	LeasedAlertAfter time.Duration
+
 	// Attributes are the attributes of its record that become labels of a lock's series.
 	Attributes []string
 }
@@ -83,6 +86,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 		c.unclaimed(to, s.Unclaimed)
 		to.gauge("lock_delays", "Lock delays: locks and shares that no client may take yet after a hold was ended.")(
 			float64(len(s.Delays)))
+		c.leased(to, s.Leased, now)
 		c.inconsistent(to, s.Inconsistent())
 		to.gauge("disagreements", "Settings that decide how stale locks are treated and differ between the running "+
 			"unlockers.")(float64(c.c.Disagreements()))

@@ -190,6 +190,23 @@ func (c *Collector) unclaimed(to scrape, found []diagnosis.Unclaimed) {
 	}
 }
 
+// leased exports how many locks other libraries hold, and those that have been held for long.
+func (c *Collector) leased(to scrape, rows []*locks.Row, now time.Time) {
+	to.gauge("leased_locks", "Locks of other libraries, below the prefixes of --etcd-locks.")(float64(len(rows)))
+	if !c.c.Series.names() || c.c.LeasedAlertAfter <= 0 {
+		return
+	}
+	since := to.gauge("leased_lock_held_since_timestamp_seconds", "Since when a lock of another library has been "+
+		"held, or when it was first seen, if longer ago than --etcd-locks.alert-after; owner is the value of its key.",
+		"lock", "owner")
+	long := slices.DeleteFunc(slices.Clone(rows), func(r *locks.Row) bool {
+		return now.Sub(r.Leased.HeldSince()) < c.c.LeasedAlertAfter
+	})
+	for _, r := range unlike(long[:min(len(long), c.c.SeriesLimit)], label) {
+		since.at(r.Leased.HeldSince(), label(r), text.Label(r.Owner))
+	}
+}
+
 // maxDeadlocks is how many cycles have series of their own, oldest first. All are counted.
 const maxDeadlocks = 20
 

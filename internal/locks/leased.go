@@ -35,6 +35,14 @@ type Leased struct {
 	Waiters []metadata.Waiter
 }
 
+// HeldSince returns since when the lock has been held at least.
+func (l *Leased) HeldSince() time.Time {
+	if l.Since.IsZero() {
+		return l.Seen
+	}
+	return l.Since
+}
+
 // LastKeepAlive returns when the lease was kept alive for the last time; zero = unknown.
 func (l *Leased) LastKeepAlive() time.Time {
 	if l.Expires.IsZero() {

@@ -70,6 +70,7 @@ func scrapes(t *testing.T) map[string]families {
 	proctest.Must(t, err)
 	run(t, unlocker.Command(), append(secure, "--policy=auto-unlock", "--metrics.lock-series=all",
 		"--sweep.min-warning=250ms", "--sweep.clock-skew=0s", "--sweep.exclude=abandoned",
+		"--etcd-locks=theirs", "--etcd-locks.alert-after=1ns",
 		"--dashboard.url=https://locks.example.org",
 		"--kubernetes.pods", "--kubernetes.kubeconfig="+kubeconfig,
 		"--web.listen-address="+unlockerAddress)...)
@@ -83,6 +84,10 @@ func scrapes(t *testing.T) map[string]families {
 		clientv3.OpPut(l.Field("abandoned", lockrecord.FieldAlive), metadata.FormatTime(time.Now())))
 	death(t, client, l, "abandoned")
 	acknowledge(t, client, l, "abandoned")
+	lease, err := client.Grant(t.Context(), 3600)
+	proctest.Must(t, err)
+	_, err = client.Put(t.Context(), "theirs", "", clientv3.WithLease(lease.ID))
+	proctest.Must(t, err)
 	unclaimed := unclaimedLock(t)
 	got := map[string]families{}
 	for began := time.Now(); ; time.Sleep(250 * time.Millisecond) {

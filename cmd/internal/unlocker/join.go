@@ -16,6 +16,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/daemon"
 	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
+	"github.com/clustermutex/unlocker/internal/etcdlocks"
 	"github.com/clustermutex/unlocker/internal/lockmetrics"
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/lockview"
@@ -32,6 +33,7 @@ const namespace = "unlocker"
 type components struct {
 	store   *lockstore.Store
 	view    *lockview.View
+	others  *etcdlocks.Watcher // the locks of other libraries
 	health  *etcdconn.HealthMonitor
 	faults  *etcdconn.FaultMonitor
 	metrics *lockmetrics.Collector
@@ -54,6 +56,8 @@ func join(o options, etcd *clientv3.Client, log zerolog.Logger) (*components, er
 	}
 	r.faults = &etcdconn.FaultMonitor{Etcd: etcd, Prefix: layout.Prefix(), Log: log,
 		IsUsable: func() bool { return r.view.Fresh().Synced }}
+	r.others = etcdlocks.New(o.others, layout, etcdlocks.Source{List: r.store.ListPrefix, Watch: r.store.WatchPrefix,
+		Lease: r.store.ReadLease, Explain: etcdconn.Explain}, etcdlocks.Options{Log: log})
 	r.view = lockview.New(layout, lockview.Source{List: r.store.ListKeys, Watch: r.store.Watch,
 		Ending: r.store.ReadEnding},
 		lockview.Options{
@@ -61,6 +65,7 @@ func join(o options, etcd *clientv3.Client, log zerolog.Logger) (*components, er
 			OnAcquired:   func(lock *metadata.Record, w metadata.Waiter) { r.metrics.Taken(lock, w) },
 			OnHolderDied: func(lock *metadata.Record) { r.sweeper.HolderDied(lock.Name) },
 			Fault:        r.faults.Fault,
+			Leased:       r.others.Locks,
 			Explain:      etcdconn.Explain, Log: log,
 		})
 	own := diagnosis.CombinedPolicy{Policy: o.sweeper.Policy}

@@ -81,6 +81,7 @@ func run(ctx context.Context, o options) error {
 	group.Add("health of etcd", r.health.Run)
 	group.Add("faults of etcd", r.faults.Run)
 	group.Add("view", r.view.Run)
+	group.Add("locks of other libraries", r.others.Run)
 	if probes != nil {
 		group.Add("probes", probes.Run)
 	}
@@ -148,6 +149,7 @@ type options struct {
 	historyMax       int
 	dashboard        string
 	kubernetes       kubernetesOptions
+	others           []string // prefixes of other libraries' locks
 }
 
 // Command returns the program as a command.
@@ -181,6 +183,9 @@ func (o *options) defineAll(fs *pflag.FlagSet) {
 	o.define(fs)
 	o.kubernetes.define(fs)
 	o.locks = flags.Locks(fs)
+	flags.EtcdLocks(fs, &o.others)
+	fs.DurationVar(&o.metrics.LeasedAlertAfter, "etcd-locks.alert-after", 0,
+		"how long such a lock is held before UnlockerLeasedLockHeldLong alerts; 0 is never")
 	o.etcd = flags.Etcd(fs)
 	o.log = flags.Log(fs)
 	o.web = flags.Web(fs, daemon.WebSettings{Address: ":10980"})

@@ -65,9 +65,8 @@ func currentIntervals(s *locks.Snapshot) (all []timeline.Interval) {
 // leasedIntervals returns the hold of a lock of another library, at least since it was first seen, and the waits.
 func leasedIntervals(row *locks.Row) []timeline.Interval {
 	hold := timeline.FromRecord(row.Record)
-	if hold.BeginUnknown = hold.Begin.IsZero(); hold.BeginUnknown {
-		hold.Begin = row.Leased.Seen
-	}
+	hold.BeginUnknown = hold.Begin.IsZero()
+	hold.Begin = row.Leased.HeldSince()
 	return append(timeline.FromQueue(row.Leased.Waiters), hold)
 }
 

@@ -2,6 +2,7 @@
 {{- define "unlocker.mutexdashFlags" -}}
 {{- $c := .Values.mutexdash -}}
 {{- include "unlocker.etcdFlags" (list . $c.etcd) }}
+{{- include "unlocker.flag" (list "etcd-locks" .Values.etcdLocks.prefixes) }}
 {{- include "unlocker.flag" (list "web.listen-address" ":8080") }}
 {{- include "unlocker.flag" (list "web.ops-address" ":10981") }}
 {{- include "unlocker.flag" (list "web.external-url" (include "unlocker.dashboardURL" .)) }}

@@ -3,6 +3,8 @@
 {{- $c := .Values.unlocker -}}
 {{- include "unlocker.flag" (list "policy" .Values.policy) }}
 {{- include "unlocker.etcdFlags" (list . $c.etcd) }}
+{{- include "unlocker.flag" (list "etcd-locks" .Values.etcdLocks.prefixes) }}
+{{- include "unlocker.flag" (list "etcd-locks.alert-after" .Values.etcdLocks.alertAfter) }}
 {{- include "unlocker.flags" (list "sweep." .Values.sweep) }}
 {{- include "unlocker.flags" (list "metrics." (omit $c.metrics "labelAttributes")) }}
 {{- include "unlocker.flag" (list "metrics.label-attribute" (join "," $c.metrics.labelAttributes)) }}
