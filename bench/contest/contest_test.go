@@ -85,25 +85,6 @@ func TestBrokenLockIsDetected(t *testing.T) {
 	}
 }
 
-func TestBaselineDoesNotCompeteForALock(t *testing.T) {
-	limit := contestant("limit", good())
-	limit.Exclusive = false
-	turns := run(t, short, 1, limit, contestant("a", good()))
-	if len(turns) != 1 || turns[0].Contestant != "a" {
-		t.Errorf("%+v", turns)
-	}
-}
-
-func TestUncontendedClientsHaveSeparateLocks(t *testing.T) {
-	m := good()
-	work := short
-	work.Contend = false
-	run(t, work, 1, contestant("a", m))
-	if len(m.locks) != work.Clients {
-		t.Errorf("%d locks for %d clients", len(m.locks), work.Clients)
-	}
-}
-
 func TestCountersCoverOnlyTheTurn(t *testing.T) {
 	c := contestant("a", good())
 	n := 0.0

@@ -2,7 +2,6 @@ package main
 
 import (
 	"math"
-	"strings"
 	"testing"
 
 	"github.com/clustermutex/unlocker/bench/contest"
@@ -20,30 +19,6 @@ func turns(rates map[string][]float64) (all []contest.Turn) {
 		}
 	}
 	return all
-}
-
-func TestRatiosAreTakenRoundByRound(t *testing.T) {
-	// The machine was twice as fast in the second round, and in the third something hit only us.
-	all := turns(map[string][]float64{us: {100, 200, 10}, shared: {50, 100, 100}})
-	text := table(contest.Work{Clients: 64}, []contest.Contestant{{Name: us}, {Name: shared}}, all)
-	if want := "| " + shared + " | 100 | 50.0–100 | 2 |"; !strings.Contains(text, want) {
-		t.Errorf("no row %q in\n%s", want, text)
-	}
-}
-
-func TestSummaryHasAColumnForEachWorkload(t *testing.T) {
-	all := []done{
-		{contest.Work{Clients: 1},
-			turns(map[string][]float64{us: {100, 200}, shared: {50, 100}, rawLimit: {400, 400}})},
-		{contest.Work{Clients: 2, Contend: true}, turns(map[string][]float64{us: {100}, shared: {25}})},
-	}
-	text := summary([]contest.Contestant{{Name: us}, {Name: rawLimit}, {Name: shared}}, all)
-	for _, want := range []string{"| | one client | hand-over, 2 |", "| " + shared + " | 2 | 4 |",
-		"| " + rawLimit + " | 0.375 | – |"} {
-		if !strings.Contains(text, want) {
-			t.Errorf("no row %q in\n%s", want, text)
-		}
-	}
 }
 
 func TestTargetsAreJudgedByTheMedianRatio(t *testing.T) {

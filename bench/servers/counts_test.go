@@ -21,12 +21,6 @@ etcd_server_proposals_committed_total 1.5e+06
 	}
 }
 
-func TestForeignMetricsAreAnError(t *testing.T) {
-	if _, err := etcdCounts(strings.NewReader("go_goroutines 7\n")); err == nil {
-		t.Error("no error")
-	}
-}
-
 func TestZooKeepersAnswerIsParsed(t *testing.T) {
 	received, logged, err := readCounts(strings.NewReader("Zookeeper version: 3.8.0\n" +
 		"Received: 12345\nSent: 12344\nZxid: 0x20000000a\nMode: standalone\n"))
@@ -36,12 +30,5 @@ func TestZooKeepersAnswerIsParsed(t *testing.T) {
 	refusal := strings.NewReader("This ZooKeeper instance is not currently serving requests\n")
 	if _, _, err := readCounts(refusal); err == nil {
 		t.Error("no error of a server that is not ready")
-	}
-}
-
-func TestMissingProgramErrorNamesItsPackage(t *testing.T) {
-	_, err := need("no-such-program", "no-such-package")
-	if err == nil || !strings.Contains(err.Error(), "no-such-package") {
-		t.Errorf("error = %v", err)
 	}
 }

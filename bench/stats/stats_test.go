@@ -28,13 +28,6 @@ func TestMedianIsTheMiddle(t *testing.T) {
 	}
 }
 
-func TestRatiosPairRoundsAndSkipMissingOnes(t *testing.T) {
-	got := stats.Ratios([]float64{10, 20, math.NaN(), 5, 7}, []float64{5, 5, 1, 0})
-	if want := []float64{2, 4}; !slices.Equal(got, want) {
-		t.Errorf("ratios = %v, want %v", got, want)
-	}
-}
-
 func TestPercentileIsANearestRank(t *testing.T) {
 	var ds []time.Duration
 	for i := 100; i >= 1; i-- {
@@ -65,13 +58,5 @@ func TestJainIsOneForEqualSharesAndAnNthForOneWinner(t *testing.T) {
 	}
 	if got := stats.Jain([]int{0, 0}); !math.IsNaN(got) {
 		t.Errorf("Jain of nothing = %v, want NaN", got)
-	}
-}
-
-func TestGrowthIsTheExponent(t *testing.T) {
-	for _, c := range []struct{ cost, larger, want float64 }{{1, 1, 0}, {1, 10, 1}, {1, 100, 2}} {
-		if got := stats.Growth(10, c.cost, 100, c.larger); math.Abs(got-c.want) > 1e-9 {
-			t.Errorf("from %v to %v: %v, want %v", c.cost, c.larger, got, c.want)
-		}
 	}
 }

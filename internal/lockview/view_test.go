@@ -312,31 +312,6 @@ func TestHostileLocksAreKeptSmall(t *testing.T) {
 	runtime.KeepAlive(w)
 }
 
-// A lock with a key per member, and without its backtrace, takes little enough for 100,000 of them.
-func TestPlainKeysAreKeptSmall(t *testing.T) {
-	const locks = 2000
-	w := newWorld()
-	at := func(seconds int) string { return fmt.Sprint(1_553_682_600 + seconds) }
-	for i := range locks {
-		key := func(field string) string { return layout.Field(fmt.Sprintf("tenant-%05d/nightly", i), field) }
-		w.do(put(key(lockrecord.FieldUUID), uuid(i)), put(key(lockrecord.FieldAlertAt), at(i)),
-			put(key(lockrecord.FieldAutoUnlockAt), at(i+300)), put(key(lockrecord.FieldOwner), "billing"),
-			put(key(lockrecord.FieldHostname), fmt.Sprint("billing-", i%50)),
-			put(key(lockrecord.FieldPID), fmt.Sprint(i)),
-			put(key(lockrecord.FieldLockedAt), at(i-300)),
-			put(key(lockrecord.FieldBacktrace), strings.Repeat("main.main main.go:1\n", 50)))
-	}
-	before := heap()
-	v := run(t, w.source(), lockview.Options{})
-	settle(t, v, w)
-	const most = 1500
-	if n := (heap() - before) / locks; n > most {
-		t.Errorf("after a list %d bytes are kept of a lock, at most %d are wanted", n, most)
-	}
-	runtime.KeepAlive(v)
-	runtime.KeepAlive(w)
-}
-
 func TestLockWithTensOfThousandsOfFields(t *testing.T) {
 	w := newWorld()
 	w.do(lock(t, "a", uuid(1))...)

@@ -136,33 +136,6 @@ func TestRefusalByEtcdEndsTheWait(t *testing.T) {
 	})
 }
 
-// Waiters leave the queue before the client closes, and leave nothing behind: no warning, no ticket, no lease.
-func TestCloseWithManyWaiters(t *testing.T) {
-	queues(t, kindsThatQueue(), func(t *testing.T, q *fake, kind [2][]mutex.Option) {
-		var log lines
-		c := newClient(t, q.client(), log.options())
-		first := take(t, q.locks(), "a", kind[0]...)
-		const waiters = 50
-		_, ended := queueUp(c, waiters, kind[0]...)
-		time.Sleep(time.Second)
-		other := q.wait(q.locks(), kind[0]...)
-		proctest.Must(t, c.Close())
-		for range waiters {
-			if err := <-ended; !errors.Is(err, mutex.ErrClosed) {
-				t.Errorf("a wait ended with %v", err)
-			}
-		}
-		if said := log.with("WARN"); len(said) > 0 {
-			t.Errorf("Close says %q", said)
-		}
-		if w := q.waiting(); len(w) != 1 || w[0].ID != other.ticket.ID {
-			t.Errorf("waiting: %+v", w)
-		}
-		unlock(t, first)
-		q.turns(other)
-	})
-}
-
 func TestFailedUnlockContinuesInTheBackground(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		l := take(t, locks, "a")

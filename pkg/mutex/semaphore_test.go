@@ -1,8 +1,6 @@
 package mutex_test
 
 import (
-	"context"
-	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -94,34 +92,6 @@ func TestOnWaitListsPermitHolders(t *testing.T) {
 func (q *fake) delayOver(name string) {
 	q.Helper()
 	q.revoke(layout(q).Delay(name))
-}
-
-func TestNoAcquisitionWithinALockDelay(t *testing.T) {
-	queue(t, func(t *testing.T, q *fake) {
-		c := q.locks()
-		former := take(t, c, "a", mutex.LockDelay(time.Hour), mutex.Purpose("the invoices"))
-		if d := read(t, q.etcd, "a"); d.LockDelay != time.Hour || len(d.Problems) > 0 || len(d.Attributes) > 0 {
-			t.Errorf("the record says %+v", d.Record)
-		}
-		waiters := []*waiter{q.wait(q.locks()), q.wait(c), q.wait(q.locks())}
-		endHold(t, q.etcd, "a", metadata.EndingAutoUnlocked, "unlocker-1", "a test")
-
-		if held := refused(t, c, "a"); held.Holder.Token != 0 || held.Delay == nil ||
-			held.Delay.UUID != former.UUID() || held.Delay.Purpose != "the invoices" || held.Delay.Seconds != 3600 {
-			t.Errorf("a newcomer got %+v", held)
-		}
-		if _, err := c.TryLockAll(context.Background(), []string{"b", "a"}); !errors.Is(err, mutex.ErrHeld) {
-			t.Errorf("several locks, one of them in its delay: %v", err)
-		}
-		time.Sleep(time.Minute)
-		for _, w := range waiters {
-			if len(w.got) > 0 {
-				t.Fatal("a waiter got the lock within the delay")
-			}
-		}
-		q.delayOver("a")
-		q.turns(waiters...)
-	})
 }
 
 func TestWaitersOfEveryKindRespectTheDelay(t *testing.T) {

@@ -163,33 +163,6 @@ func TestPositionIsRightAfterOthersGiveUp(t *testing.T) {
 	})
 }
 
-// However many waiters of a client give up at once, they learn their positions, and the waiters before and behind them
-// keep theirs.
-func TestManyGiveUpAtOnce(t *testing.T) {
-	const waiters = 200
-	queues(t, kindsThatQueue(), func(t *testing.T, q *fake, kind [2][]mutex.Option) {
-		first := take(t, q.locks(), "a", kind[0]...)
-		before := q.wait(q.locks(), kind[0]...)
-		q.latency.Store(int64(10 * time.Millisecond))
-		giveUp, ended := queueUp(q.locks(), waiters, kind[0]...)
-		time.Sleep(time.Second)
-		behind := q.wait(q.locks(), kind[0]...)
-		giveUp()
-		for range waiters {
-			held, ok := errors.AsType[*mutex.HeldError](<-ended)
-			if !ok || held.Position < 2 || held.Position > waiters+2 || held.Holder.UUID != first.UUID() {
-				t.Errorf("a wait ended with %+v", held)
-			}
-		}
-		if n := len(q.waiting()); n != 2 {
-			t.Errorf("%d wait", n)
-		}
-		time.Sleep(time.Minute)
-		unlock(t, first)
-		q.turns(before, behind)
-	})
-}
-
 // In a queue of more than a hundred, the position in an error is an estimate that counts only the others: it is exact
 // for the last waiter.
 func TestPositionInALongQueueIsEstimated(t *testing.T) {
