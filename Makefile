@@ -139,8 +139,8 @@ peers:
 CLIENTS := $(patsubst clients/%/client.mk,client-%,$(wildcard clients/*/client.mk))
 
 .PHONY: clients
-clients: ## every client in another language: lint, tests, package, README; and the demo's holders
-	$(MAKE) --no-print-directory --jobs=4 --output-sync=target clients-install clients-demo # they wait, each in its turn
+clients: ## every client in another language: lint, tests, package, README
+	$(MAKE) --no-print-directory --jobs=4 --output-sync=target clients-install
 
 # The etcd of their tests, linked once.
 .PHONY: etcdserver
@@ -152,10 +152,6 @@ $(CLIENTS): etcdserver
 .PHONY: clients-install
 clients-install: $(CLIENTS) ## what the pages of the clients say under Install, word for word, with an empty home
 	clients/install go $(CLIENTS:client-%=%)
-
-.PHONY: clients-demo
-clients-demo: $(CLIENTS)
-	go test -tags clients -count=1 -run EveryLanguage ./cmd/mutexdev
 
 include $(wildcard clients/*/client.mk test/conformance/*.mk)
 

@@ -47,19 +47,6 @@ func (o *options) run(ctx context.Context, out io.Writer) error {
 	}
 	defer server.stop()
 
-	languages, dirs := &demo.Languages{}, []string{checkout()}
-	if !o.noDemo {
-		dir, err := languagesDir()
-		if err != nil {
-			return err
-		}
-		defer os.RemoveAll(dir)
-		if languages, err = demo.FindLanguages(ctx, dir); err != nil {
-			return err
-		}
-		dirs = append(dirs, dir)
-	}
-
 	if o.runFor > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, o.runFor)
@@ -67,7 +54,7 @@ func (o *options) run(ctx context.Context, out io.Writer) error {
 	}
 	group := daemon.Group{Log: log, Timeout: 5 * time.Second}
 	group.Add("etcd", server.run)
-	if err := o.addPrograms(&group, endpoint, dirs); err != nil {
+	if err := o.addPrograms(&group, endpoint); err != nil {
 		return err
 	}
 	if !o.noDemo {
@@ -76,13 +63,13 @@ func (o *options) run(ctx context.Context, out io.Writer) error {
 			return err
 		}
 		defer etcd.Close()
-		if err := o.addDemo(&group, etcd, endpoint, languages.Found, log); err != nil {
+		if err := o.addDemo(&group, etcd, endpoint, log); err != nil {
 			return err
 		}
 	}
 	group.Add("guide", func(ctx context.Context) error {
 		if o.joined(ctx) {
-			fmt.Fprint(out, o.guide(endpoint, server.dir, languages))
+			fmt.Fprint(out, o.guide(endpoint, server.dir))
 		}
 		<-ctx.Done()
 		return nil
@@ -91,8 +78,8 @@ func (o *options) run(ctx context.Context, out io.Writer) error {
 }
 
 // addPrograms adds the unlocker and the dashboard as in production: the same commands, with flags. Frames of backtraces
-// are linked to their code if they lie in one of the directories.
-func (o *options) addPrograms(group *daemon.Group, endpoint string, dirs []string) error {
+// are linked to their code if this program was built of them.
+func (o *options) addPrograms(group *daemon.Group, endpoint string) error {
 	var problems []error
 	free := func(a *address) string {
 		address, err := a.free()
@@ -115,7 +102,8 @@ func (o *options) addPrograms(group *daemon.Group, endpoint string, dirs []strin
 	})
 	group.Add("mutexdash", func(ctx context.Context) error {
 		return flags.Execute(ctx, flags.WithoutEnvironment(mutexdash.Command()), slices.Concat(shared,
-			sourceLinks(dirs), []string{"--web.environment=mutexdev", "--web.listen-address=" + o.web.value,
+			[]string{"--web.source-link=" + checkout() + "/=" + repository + "{file}#L{line}",
+				"--web.environment=mutexdev", "--web.listen-address=" + o.web.value,
 				"--web.ops-address=127.0.0.1:0"}))
 	})
 	if witnesses() {
@@ -140,11 +128,9 @@ func (o *options) policy() staleness.Policy {
 	return p
 }
 
-func (o *options) addDemo(group *daemon.Group, etcd *clientv3.Client, endpoint string, languages []demo.Language,
-	log zerolog.Logger) error {
+func (o *options) addDemo(group *daemon.Group, etcd *clientv3.Client, endpoint string, log zerolog.Logger) error {
 	layout := protocol.DefaultLayout()
-	settings := demo.Options{Etcd: etcd, Layout: layout, Speed: o.speed, Log: log.Level(zerolog.ErrorLevel),
-		Languages: languages, Endpoint: "http://" + endpoint}
+	settings := demo.Options{Etcd: etcd, Layout: layout, Speed: o.speed, Log: log.Level(zerolog.ErrorLevel)}
 	if witnesses() {
 		program, err := os.Executable()
 		if err != nil {
@@ -280,25 +266,8 @@ func (e *etcd) clean() {
 
 const repository = "https://github.com/clustermutex/unlocker/blob/main/"
 
-// sourceLinks returns the flags that link the files below the directories, which lie there as in the repository.
-func sourceLinks(dirs []string) (links []string) {
-	for _, dir := range dirs {
-		links = append(links, "--web.source-link="+dir+"/="+repository+"{file}#L{line}")
-	}
-	return links
-}
-
 // checkout returns the directory in which this program was built: the compiler wrote it into the backtraces.
 func checkout() string {
 	_, file, _, _ := runtime.Caller(0)
 	return strings.TrimSuffix(file, "/cmd/mutexdev/dev.go")
-}
-
-// languagesDir returns a new directory, by the name that programs see when they look where they are.
-func languagesDir() (string, error) {
-	dir, err := os.MkdirTemp("", "mutexdev-demo-")
-	if err != nil {
-		return "", err
-	}
-	return filepath.EvalSymlinks(dir)
 }

@@ -137,11 +137,11 @@ func (a *address) free() (string, error) {
 }
 
 // guide returns what to look at and, last, where.
-func (o *options) guide(endpoint, dir string, languages *demo.Languages) string {
+func (o *options) guide(endpoint, dir string) string {
 	var b strings.Builder
 	b.WriteString("\nmutexdev: an etcd, the unlocker and the dashboard. Ctrl-C stops everything.\n\n")
 	if !o.noDemo {
-		b.WriteString(o.tour(languages))
+		b.WriteString(o.tour())
 	}
 	fmt.Fprintf(&b, `In another terminal:
 
@@ -171,7 +171,7 @@ func (o *options) guide(endpoint, dir string, languages *demo.Languages) string 
 func (o *options) page() string { return "http://" + o.web.value + "/" }
 
 // tour returns what there is to see in the demo.
-func (o *options) tour(languages *demo.Languages) string {
+func (o *options) tour() string {
 	second := func(s float64) string { return fmt.Sprintf("%.3g s", s/o.speed) }
 	tour := fmt.Sprintf(`Open the dashboard and look at
 
@@ -191,15 +191,6 @@ func (o *options) tour(languages *demo.Languages) string {
                            proves that it is dead, and after %s the waiting pod has the lock, long before
                            the deadline
 `, demo.Killed, second(15), second(10))
-	}
-	if len(languages.Found) > 0 {
-		tour += "\nHeld through the clients in other languages, by processes of their own:\n\n"
-	}
-	for _, l := range languages.Found {
-		tour += fmt.Sprintf("      %-19s %-11s %s\n", l.Lock, l.Name, l.Job)
-	}
-	for _, missing := range languages.Missing {
-		tour += "      " + missing + "\n"
 	}
 	return tour + "\n"
 }

@@ -52,7 +52,6 @@ func importTable() []rule {
 		{"pkg/sweeper", "pkg/metadata pkg/staleness internal/protocol internal/text internal/lockrecord",
 			"the sweeper gets the view and the store as functions, from cmd"},
 		{"web", "", "templates and assets are files"},
-		{"clients", "", "the clients in other languages are files"},
 		{"deploy", "", "manifests and rules are files"},
 		{"internal/etcdconn", "internal/certificate internal/etcdconn/anymember",
 			"a connection does not depend on locks"},
@@ -145,7 +144,7 @@ func importTable() []rule {
 		{"cmd/internal/mutexdash", "*", ""},
 		{"cmd/internal/manuals", "*", ""},
 		{"cmd/mutexdev/demo",
-			"clients pkg/mutex pkg/jobs pkg/mutexlog pkg/metadata internal/protocol internal/lockrecord",
+			"pkg/mutex pkg/jobs pkg/mutexlog pkg/metadata internal/protocol internal/lockrecord",
 			"the demo services use the public API, and the format of keys that a script writes by hand"},
 	}
 }

@@ -6,11 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
-	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -22,7 +18,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutexlog"
 )
 
-// Options configure the demo. All are required but Holder and Languages.
+// Options configure the demo. All are required but Holder.
 type Options struct {
 	Etcd   *clientv3.Client
 	Layout protocol.Layout
@@ -31,9 +27,6 @@ type Options struct {
 	// Holder returns a process on this machine that calls [Hold], for the demo to kill. Nil where no witness runs: then
 	// nobody is killed.
 	Holder func(host string) *exec.Cmd
-	// Languages are the holders in other languages, which connect to Endpoint.
-	Languages []Language
-	Endpoint  string // URL
 }
 
 // Forgotten is the lock that its holder forgets, again and again: it alerts 20 s after it was taken, and is
@@ -81,9 +74,6 @@ func Run(ctx context.Context, o Options) error {
 				s.rest(ctx, time.Second) // whatever happens, not in a tight loop
 			}
 		})
-	}
-	for _, l := range o.Languages {
-		lives.Go(func() { l.live(ctx, o) })
 	}
 	lives.Wait()
 	var problems []error
@@ -133,71 +123,4 @@ func (p *pod) rest(ctx context.Context, d time.Duration) bool {
 	case <-ctx.Done():
 		return false
 	}
-}
-
-const (
-	releaseTime = 4 * time.Second // that a holder has to release its lock when mutexdev ends
-	restartTime = 10 * time.Second
-)
-
-// live runs the holder until ctx ends. One that fails is started again after a while.
-func (l Language) live(ctx context.Context, o Options) {
-	for ctx.Err() == nil {
-		says, err := l.run(ctx, o)
-		if ctx.Err() != nil {
-			return
-		}
-		o.Log.Error().Err(err).Str("lock", l.Lock).Str("says", says).Msgf("the demo's %s holder ended", l.Name)
-		select {
-		case <-ctx.Done():
-		case <-time.After(restartTime):
-		}
-	}
-}
-
-// run runs the holder once, and returns the end of what it wrote to standard error. The holder releases its lock and
-// ends when its input does: so it ends with this process, too, however that ends.
-func (l Language) run(ctx context.Context, o Options) (says string, err error) {
-	args := append(slices.Clone(l.args[1:]), o.Endpoint, strconv.FormatFloat(o.Speed, 'g', -1, 64))
-	cmd := exec.Command(l.args[0], args...) //nolint:gosec,noctx // a program of ours; its input ends with ctx
-	cmd.Env = append(environment(), l.env...)
-	cmd.SysProcAttr = apart()   // Ctrl-C is for mutexdev, which tells it
-	cmd.WaitDelay = time.Second // for what still has its output
-	var said tail
-	cmd.Stderr = &said
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		return "", err
-	}
-	if err := cmd.Start(); err != nil {
-		in.Close()
-		return "", err
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	select {
-	case err = <-ended:
-		return strings.TrimSpace(string(said.text)), err
-	case <-ctx.Done():
-	}
-	in.Close()
-	late := time.AfterFunc(releaseTime, func() { _ = kill(cmd.Process) })
-	defer late.Stop()
-	return "", <-ended
-}
-
-// environment is that of this process without what leads to another etcd.
-func environment() []string {
-	return slices.DeleteFunc(os.Environ(), func(e string) bool {
-		return strings.HasPrefix(e, "ETCDCTL_") || strings.HasPrefix(e, "MUTEXCTL_")
-	})
-}
-
-// tail keeps the end of what is written to it.
-type tail struct{ text []byte }
-
-func (t *tail) Write(p []byte) (int, error) {
-	t.text = append(t.text, p...)
-	t.text = t.text[max(0, len(t.text)-4096):]
-	return len(p), nil
 }
