@@ -62,6 +62,7 @@ type goRequest struct {
 	CA, Cert, Key  string
 	Timeout        float64
 	Name, Purpose  string
+	UUID           string
 	NameBase64     []byte `json:"name_base64"`
 	Wait           *float64
 	AlertAfter     float64 `json:"alert_after"`
@@ -221,6 +222,18 @@ func (d *goDriver) do(ctx context.Context, r goRequest) (map[string]any, error) 
 		return d.acquire(ctx, r)
 	case "once":
 		return d.once(ctx, r)
+	case "reserve":
+		left, err := d.client.TryReserve(ctx, r.Name, r.Purpose, seconds(r.UnlockAfter))
+		return map[string]any{"name": left.Name, "uuid": left.UUID, "token": left.Token}, err
+	case "adopt":
+		l, err := d.client.Adopt(ctx, r.Name, r.UUID)
+		if err != nil {
+			return nil, err
+		}
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.locks[r.ID] = l
+		return map[string]any{"lock": r.ID, "uuid": l.UUID(), "token": l.Token()}, nil
 	case "release":
 		return nil, d.lock(r).Unlock()
 	case "alive":
@@ -357,7 +370,7 @@ type goKind struct {
 	Limit, Weight int
 }
 
-var kinds = []string{"semaphore", "read-write", "together", "once", "back", "leader"}
+var kinds = []string{"semaphore", "read-write", "together", "once", "back", "leader", "reserve"}
 
 // errFails is the error of a job that must fail.
 var errFails = errors.New("as it was asked to")

@@ -251,6 +251,29 @@ func periodAnsweredLate(t *testing.T, s *scene, c *client) {
 	s.free("nightly")
 }
 
+// handedOn has a process that has ended leave its lock to another.
+func handedOn(t *testing.T, s *scene, a, b *client) {
+	one, other := s.open(a), s.open(b)
+	reserve := request{"do": "reserve", "name": "nightly", "wait": 0, "purpose": "the nightly run",
+		"auto_unlock_after": 60.0}
+	left := one.must(maps.Clone(reserve))
+	if r := s.record(left.Name); r.Process == nil || !r.Process.Detached || r.Purpose != "the nightly run" {
+		t.Errorf("a reservation is %+v", r.Record)
+	}
+	if a := one.do(reserve); a.Error != "held" {
+		t.Errorf("what is reserved is reserved again: %s", a.line)
+	}
+	one.kill()
+	adopt := request{"do": "adopt", "name": left.Name, "uuid": left.UUID}
+	adopted := other.send(maps.Clone(adopt)).granted()
+	adopted.mustAlive("half of it")
+	adopted.mustRelease()
+	if a := other.do(adopt); a.Error != "lost" {
+		t.Errorf("a hold that is over is adopted: %s", a.line)
+	}
+	s.free("nightly")
+}
+
 func leads(t *testing.T, s *scene, a, b *client) {
 	one, other := s.open(a), s.open(b)
 	stands := request{"life": 3.0, "address": "10.0.0.1:80"}
@@ -330,6 +353,12 @@ var kindFaults = []*fault{
 		says: "it ran in a period that was taken", short: true, txn: dropCompares("/.periods/", pb.Compare_MOD, true)},
 	{name: "late answer", about: "a job begins after its hold", check: "a period answered late",
 		says: "of a job whose hold was over", short: true, request: func(r *goRequest) { r.UnlockAfter = 60 }},
+	{name: "reservation", about: "another hold is adopted", check: "a lock handed on", behind: true,
+		says: `"error":"lost"`, short: true, request: func(r *goRequest) {
+			if r.Do == "adopt" {
+				r.UUID = "11111111-2222-4333-8444-555555555555"
+			}
+		}},
 	{name: "address", about: "a leader does not say where it is", check: "a leader", behind: true,
 		says: "the leader's address is", short: true, request: func(r *goRequest) { r.Address = "" }},
 	{name: "signs of life", about: "a leader gives none", check: "a leader", behind: true, says: "a sign of life",

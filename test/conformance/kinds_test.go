@@ -63,6 +63,8 @@ var kindChecks = []check{
 		wants: "who read the period before another took it does not run the job", alone: periodTakenMeanwhile},
 	{name: "a period answered late", rule: kindsPage + "jobs-that-run-once-for-each-tick", needs: "once", short: true,
 		wants: "a job whose hold is over does not begin, and its period is given back", alone: periodAnsweredLate},
+	{name: "a lock handed on", rule: "protocol/witnesses.md#dead-holders", needs: "reserve", short: true,
+		wants: "one process reserves a lock, and another extends and releases it", pair: handedOn},
 	{name: "a leader", rule: kindsPage + "leaders", needs: "leader", short: true, orders: true,
 		wants: "a leader says where it is and gives signs of life, and another follows it", pair: leads},
 }

@@ -212,6 +212,7 @@ var has = []struct{ row, need string }{
 	{"a job once for each tick or period, over all machines", "once"},
 	{"a tick or period given back by a job that failed", "back"},
 	{"several locks of any kind, all or none", "together"},
+	{"a lock taken by one process, released by another", "reserve"},
 	{"a leader", "leader"},
 	{"tasks, writes with a lock", "jobs"},
 }

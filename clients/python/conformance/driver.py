@@ -118,7 +118,7 @@ def pure(request: Object) -> Optional[Object]:
         "segment": do_segment, "name": do_name, "time": do_time, "decode": do_decode, "document": do_document,
         "transaction": do_transaction, "verdict": do_verdict,
         "info": lambda r: {"client": CLIENT, "levels": ["basic", "queue", "kinds"],
-                           "kinds": ["semaphore", "read-write", "together", "once", "back", "leader"]},
+                           "kinds": ["semaphore", "read-write", "together", "once", "back", "leader", "reserve"]},
     }
     do = steps.get(request["do"])
     if do is None:
@@ -261,6 +261,14 @@ class Driver:
             return {}
         if do == "once":
             return self.once(r)
+        if do == "reserve":
+            assert self.client is not None
+            return self.client.reserve(r["name"], r["purpose"], r["auto_unlock_after"], wait=0)._asdict()
+        if do == "adopt":
+            assert self.client is not None
+            number = next(self.numbers)
+            self.locks[number] = adopted = self.client.adopt(r["name"], r["uuid"])
+            return {"lock": number, "uuid": adopted.uuid, "token": adopted.token}
         lock = self.locks[r["lock"]]
         if do == "alive":
             lock.alive(**extension(r))
@@ -354,6 +362,14 @@ class AsyncDriver:
             return {"lock": number, "uuid": first.uuid, "token": first.token}
         if do == "once":
             return await self.once(r)
+        if do == "reserve":
+            assert self.client is not None
+            return (await self.client.reserve(r["name"], r["purpose"], r["auto_unlock_after"], wait=0))._asdict()
+        if do == "adopt":
+            assert self.client is not None
+            number = next(self.numbers)
+            self.locks[number] = adopted = await self.client.adopt(r["name"], r["uuid"])
+            return {"lock": number, "uuid": adopted.uuid, "token": adopted.token}
         if do == "cancel":
             task = self.tasks.get(r["request"])
             if task is not None:

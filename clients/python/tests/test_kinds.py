@@ -291,6 +291,27 @@ class Periods(OnEtcd):
                 begins(1553682600, every, offset)
 
 
+class Reservations(OnEtcd):
+    def test_one_process_takes_and_another_releases(self) -> None:
+        left = self.client.reserve(self.name, "nightly run", 60, wait=0)
+        self.assertIn('"detached":true', self.etcd.fields(self.name)["metadata"])
+        worker = clustermutex.Client(self.etcd.endpoint, "worker").adopt(left.name, left.uuid)
+        self.assertEqual(worker.token, left.token)
+        worker.alive("half of it")
+        worker.release()
+        self.assertFalse(self.etcd.fields(self.name))
+        with self.assertRaises(LostError):
+            self.client.adopt(left.name, left.uuid)
+        with self.assertRaisesRegex(RefusedError, "needs a reason"):
+            self.client.reserve(self.name, "", 60)
+
+    def test_a_permit_is_reserved_by_the_name_of_its_record(self) -> None:
+        left = self.client.reserve(self.name, "reboot", 60, semaphore=2)
+        self.assertEqual(left.name, self.name + "#1")
+        self.client.adopt(left.name, left.uuid).release()
+        self.assertFalse(self.etcd.get(f"/mutexes/{self.name}"))
+
+
 class Leaders(OnEtcd):
     def test_leads(self) -> None:
         self.assertIsNone(self.client.leader(self.name))

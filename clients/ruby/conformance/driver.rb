@@ -61,7 +61,7 @@ class Driver
     { holder: facts, waiting: error.waiting, delayed: !error.delay.nil? }
   end
 
-  KINDS = %w[semaphore read-write together once back leader].freeze
+  KINDS = %w[semaphore read-write together once back leader reserve].freeze
 
   def do_info(_) = { client: "ruby/#{ClusterMutex::VERSION}", levels: %w[basic queue kinds], kinds: KINDS }
 
@@ -127,6 +127,16 @@ class Driver
     { ran:, token: }
   rescue Failed
     { ran: true, token: }
+  end
+
+  def do_reserve(request)
+    @client.reserve(request["name"], request["purpose"], request["auto_unlock_after"], wait: 0).to_h
+  end
+
+  def do_adopt(request)
+    lock = @client.adopt(request["name"], request["uuid"])
+    number = @mutex.synchronize { (@locks.size + 1).tap { |free| @locks[free] = lock } }
+    { lock: number, uuid: lock.uuid, token: lock.token }
   end
 
   def durations(request) = request.slice("alert_after", "auto_unlock_after").transform_keys(&:to_sym)

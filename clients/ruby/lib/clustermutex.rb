@@ -23,12 +23,13 @@ require_relative "clustermutex/work"
 require_relative "clustermutex/client"
 require_relative "clustermutex/attempt"
 require_relative "clustermutex/lock"
+require_relative "clustermutex/handover"
 require_relative "clustermutex/together"
 require_relative "clustermutex/periods"
 
 # Distributed locks in etcd that show who holds them, where, since when and what for.
 module ClusterMutex
-  private_constant :Attempt, :Bell, :Call, :Chores, :Ending, :Endpoint, :Gateway, :Holders, :Identity, :Job, :JobSteps,
-                   :Need, :QueueSteps, :Reading, :Record, :Session, :Settings, :Shares, :Threads, :Together,
+  private_constant :Attempt, :Bell, :Call, :Chores, :Ending, :Endpoint, :Gateway, :Handover, :Holders, :Identity, :Job,
+                   :JobSteps, :Need, :QueueSteps, :Reading, :Record, :Session, :Settings, :Shares, :Threads, :Together,
                    :Verdicts, :Watch, :Work
 end

@@ -105,6 +105,18 @@ class KindsTest < LockTest
     refute(client.once_per("job", 86_400, retry_on_error: true) { flunk })
   end
 
+  def test_one_process_takes_and_another_releases
+    left = client.reserve("nightly", "the run of the night", 60, semaphore: 2)
+    assert_equal "nightly#1", left.name
+    worker = client.adopt(left.name, left.uuid)
+    assert_equal left.token, worker.token
+    worker.alive!("half of it")
+    worker.release
+    assert_nothing_left "nightly"
+    assert_raises(LostError) { client.adopt(left.name, left.uuid) }
+    assert_raises(RefusedError) { client.reserve("nightly", "", 60) }
+  end
+
   def test_a_leader_that_cannot_work_is_lost
     assert_nil client.leader("search")
     fit = true

@@ -15,7 +15,7 @@ import { verdictOf } from "../src/verdicts.js";
 
 interface Request extends Record<string, unknown> { id: number; do: string }
 
-const kinds = ["semaphore", "read-write", "together", "once", "back", "leader"];
+const kinds = ["semaphore", "read-write", "together", "once", "back", "leader", "reserve"];
 
 const locks = new Map<number, Lock | Locks>();
 const acquiring = new Map<number, AbortController>();
@@ -116,6 +116,19 @@ const commands: Record<string, (request: Request) => Promise<object> | object> =
     } finally {
       acquiring.delete(request.id);
     }
+  },
+
+  reserve: async (request) => {
+    const seconds = Number(request.auto_unlock_after);
+    const left = await client?.reserve(String(request.name), String(request.purpose), seconds, { wait: 0 });
+    return { name: left?.name, uuid: left?.uuid, token: Number(left?.token) };
+  },
+
+  adopt: async (request) => {
+    const lock = await client?.adopt(String(request.name), String(request.uuid));
+    if (!lock) throw new Error("adopt before open");
+    locks.set(++made, lock);
+    return { lock: made, uuid: lock.uuid, token: Number(lock.token) };
   },
 
   once: async (request) => {

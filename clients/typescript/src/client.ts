@@ -4,6 +4,7 @@ import { acquire, type Wanted } from "./attempt.js";
 import { stayAlive } from "./clock.js";
 import { RefusedError } from "./errors.js";
 import { Gateway } from "./gateway.js";
+import { adopt, reserve, type Reservation } from "./handover.js";
 import { backtrace, identity, program } from "./identity.js";
 import { attributesOf, needOf, type KindOptions } from "./kinds.js";
 import { Lock } from "./lock.js";
@@ -49,6 +50,9 @@ export interface JobOptions extends SoleOptions {
   /** Gives the period or tick back if the work fails, so that the next call runs it. */
   retryOnError?: boolean;
 }
+
+/** Options of a reservation. */
+export type ReserveOptions = Pick<LockOptions, "wait" | "signal" | "attributes" | keyof KindOptions>;
 
 /** Options of a leader. */
 export interface LeaderOptions extends Omit<SoleOptions, "alertAfter" | "autoUnlockAfter" | "heartbeat"> {
@@ -150,6 +154,28 @@ export class Client {
     const failed = () => (retryOnError || !hasBegun) && giveTickBack(this.#gateway, wanted.k, taken);
     await under(Lock.of(this.#gateway, wanted, taken), begin, failed);
     return true;
+  }
+
+  /**
+   * Takes the lock for that many seconds and leaves it held, even after this process has ended. Another process
+   * releases or extends it: see {@link Client.adopt}. Otherwise it is auto-unlocked when its time is up. `reason` is
+   * the purpose of the record.
+   */
+  async reserve(name: string, reason: string, seconds: number, options: ReserveOptions = {}): Promise<Reservation> {
+    if (!reason) throw new RefusedError("a reservation needs a reason: no process can explain what it is for");
+    const all = { ...options, purpose: reason, alertAfter: seconds, autoUnlockAfter: seconds };
+    const wanted = this.#wanted(name, all, { reserved: true });
+    wanted.facts.members.detached = true;
+    return reserve(this.#gateway, wanted);
+  }
+
+  /**
+   * Resolves to the lock with a hold that another process took: `(await adopt(name, uuid)).release()` releases it. From
+   * then on the end of that process proves nothing. `alive` extends the hold by as much as its last writer did. Rejects
+   * with a LostError if the lock has another holder, or none.
+   */
+  async adopt(name: string, uuid: string, options: Pick<LockOptions, "onLost" | "onAsked"> = {}): Promise<Lock> {
+    return adopt(this.#gateway, new Keys(this.#prefix, name), uuid, options);
   }
 
   /**

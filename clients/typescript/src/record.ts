@@ -49,7 +49,7 @@ export function formatTime(ms: number): string {
 export type Attributes = Record<string, string | number | boolean>;
 
 /** Members of the protocol by name, such as `owner` and `purpose`; undefined and empty ones are left out. */
-export type Members = Record<string, string | number | undefined>;
+export type Members = Record<string, string | number | boolean | undefined>;
 
 /** What a holder writes about itself, apart from times. */
 export interface Facts {

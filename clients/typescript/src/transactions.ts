@@ -103,6 +103,7 @@ export class Keys {
   ticket(uuid: string) { return this.queue + uuid; }
   get tail() { return this.queue + ".tail"; }
   cancelled(uuid: string) { return `${this.prefix}.cancelled/${uuid}`; }
+  statement(kind: string, uuid: string) { return `${this.prefix}.${kind}/${uuid}`; }
   history(uuid: string) { return `${this.prefix}.history/${uuid}`; }
   get period() { return `${this.prefix}.periods/${this.segment}`; }
   /** The range of the record's keys. */
@@ -197,6 +198,15 @@ export const transactions = {
   /** Reads the record of a hold, and its ending if there is one. */
   check: (k: Keys, i: Input) =>
     ({ compare: held(k, i), success: [readAll(k)], failure: [readAll(k), get(k.history(i.uuid))] }),
+  /** Records that the end of the process that took the lock proves nothing about the hold. */
+  detach: (k: Keys, i: Input) => ({
+    compare: held(k, i),
+    success: [
+      put(k.field("detached"), "true"), ...["deaths", "suspicions"].map((kind) => remove(k.statement(kind, i.uuid))),
+      readAll(k),
+    ],
+    failure: [readAll(k), get(k.history(i.uuid))],
+  }),
   release: (k: Keys, i: Input) => ({
     compare: held(k, i),
     success: [removeAll(k), ...(i.queued ? dequeue(k, i) : [])],

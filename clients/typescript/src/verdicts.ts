@@ -199,6 +199,7 @@ const meanings: Record<Step, Meaning> = {
   try: tried,
   alive: stands,
   check: stands,
+  detach: (found, i, k) => found.answer.succeeded ? stands(found, i, k) : found.loss,
   release: released,
   release_in_doubt: released,
   cancel: ({ holders }, { uuid }) => ({ verdict: "cancelled", share: mineOf(holders, uuid) }),

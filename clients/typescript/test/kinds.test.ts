@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 
-import { Client, HeldError, RefusedError, WaitTimeoutError } from "../src/index.js";
+import { Client, HeldError, LostError, RefusedError, WaitTimeoutError } from "../src/index.js";
 import { claimOf, hasRoom, nobody } from "../src/kinds.js";
 import { began } from "../src/periods.js";
 import type { Holder } from "../src/record.js";
@@ -94,6 +94,19 @@ test("a job runs once for a tick", async () => {
   assert.deepEqual(ran, [true, false, false, true]);
   await assert.rejects(at("2100-01-01T00:00Z"), /the tick of 2100-01-01T.* has not come: this machine's clock says/);
   await assert.rejects(at("soon"), /RefusedError: the tick is Invalid Date; want a Date since 1970/);
+});
+
+test("one process takes the lock, another releases it", async () => {
+  const left = await locks.reserve("handover", "the run of the night", 60, { semaphore: 2 });
+  assert.equal(left.name, "handover#1");
+  assert.match((await etcd.read("/mutexes/handover#1/"))["/mutexes/handover#1/metadata"] ?? "", /"detached":true/);
+  const worker = await locks.adopt(left.name, left.uuid);
+  assert.equal(worker.token, left.token);
+  await worker.alive("half of it");
+  await worker.release();
+  assert.deepEqual(await etcd.read("/mutexes/handover#1/"), {});
+  await assert.rejects(locks.adopt(left.name, left.uuid), LostError);
+  await assert.rejects(locks.reserve("handover", "", 60), /needs a reason/);
 });
 
 test("a leader that cannot work is lost", async () => {

@@ -2,9 +2,10 @@
 
 from .client import Client, Lock, Locks
 from .errors import (CancelledError, HeldError, LostError, MutexError, RefusedError, UnavailableError, WaitTimeoutError)
+from .handover import Reservation
 from .hold import Request
 from .record import Record
 from .version import __version__
 
 __all__ = ["CancelledError", "Client", "HeldError", "Lock", "Locks", "LostError", "MutexError", "Record",
-           "RefusedError", "Request", "UnavailableError", "WaitTimeoutError", "__version__"]
+           "RefusedError", "Request", "Reservation", "UnavailableError", "WaitTimeoutError", "__version__"]

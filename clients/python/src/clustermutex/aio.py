@@ -17,6 +17,7 @@ from typing import Any, Awaitable, Callable, Mapping
 from . import record
 from .attempt import holder
 from .errors import LostError
+from .handover import Reservation, reserving
 from .hold import OnAsked, OnLost
 from .lock import Group, Handle, after
 from .loops import AsyncFlag, AsyncIO
@@ -55,6 +56,26 @@ class Client(Opened):
     def lock_all(self, *locks: Lock) -> Locks:
         """Return several locks to be taken together, all or none. See :meth:`clustermutex.Client.lock_all`."""
         return Locks(self._session, locks)
+
+    async def reserve(self, name: str, reason: str, seconds: float, *, semaphore: int | None = None, weight: int = 1,
+                      shared: bool = False, exclusive: bool = False, wait: float | None = None,
+                      attributes: Mapping[str, Attribute] | None = None) -> Reservation:
+        """Take the lock and leave it held. See :meth:`clustermutex.Client.reserve`."""
+        while True:
+            lock = self.lock(name, semaphore=semaphore, weight=weight, shared=shared, exclusive=exclusive, wait=wait,
+                             alert_after=seconds, auto_unlock_after=seconds, purpose=reason, attributes=attributes)
+            lock.settings = reserving(lock.settings)
+            await lock.acquire()
+            if (left := lock.leave()) is not None:
+                return left
+            await lock.release()
+
+    async def adopt(self, name: str, uuid: str, *, cancel_on_loss: bool = True, on_lost: OnLost | None = None,
+                    on_asked: OnAsked | None = None) -> Lock:
+        """Return the lock with a hold that another process took. See :meth:`clustermutex.Client.adopt`."""
+        lock = self.lock(name, cancel_on_loss=cancel_on_loss, on_lost=on_lost, on_asked=on_asked)
+        await lock.adopt(uuid, lock.call(AsyncFlag(), self._session.gateway.timeout))
+        return lock
 
     def campaign(self, name: str, *, life: float = 60.0, address: str = "",
                  check: Callable[[], Awaitable[bool]] | None = None, wait: float | None = None, purpose: str = "",

@@ -10,6 +10,7 @@ from typing import Any, Callable, Mapping, Sequence, TypeVar, cast
 
 from . import exits
 from .attempt import Call, holder
+from .handover import Reservation, reserving
 from .hold import OnAsked, OnLost
 from .lock import Group, Handle, after, check_done, check_eager
 from .loops import background
@@ -75,6 +76,33 @@ class Client(Opened):
         if one is held, they are taken one by one in the order of their names. The shortest ``wait`` applies to all.
         """
         return Locks(self._session, locks)
+
+    def reserve(self, name: str, reason: str, seconds: float, *, semaphore: int | None = None, weight: int = 1,
+                shared: bool = False, exclusive: bool = False, wait: float | None = None,
+                attributes: Mapping[str, Attribute] | None = None) -> Reservation:
+        """Take the lock for that many seconds and leave it held, even after this process has ended.
+
+        Another process releases or extends it: see :meth:`adopt`. Otherwise it is auto-unlocked when its time is up.
+        ``reason`` is the purpose of the record.
+        """
+        while True:
+            lock = self.lock(name, semaphore=semaphore, weight=weight, shared=shared, exclusive=exclusive, wait=wait,
+                             alert_after=seconds, auto_unlock_after=seconds, purpose=reason, attributes=attributes)
+            lock.settings = reserving(lock.settings)
+            lock.acquire()
+            if (left := lock.leave()) is not None:
+                return left
+            lock.release()
+
+    def adopt(self, name: str, uuid: str, *, on_lost: OnLost | None = None, on_asked: OnAsked | None = None) -> Lock:
+        """Return the lock with a hold that another process took: ``client.adopt(name, uuid).release()`` releases it.
+
+        From then on the end of that process proves nothing. ``alive`` extends the hold by as much as its last writer
+        did. Raises LostError if the lock has another holder, or none.
+        """
+        lock = self.lock(name, on_lost=on_lost, on_asked=on_asked)
+        run(lock.adopt(uuid, lock.call(BlockingFlag(), self._session.gateway.timeout)))
+        return lock
 
     def campaign(self, name: str, *, life: float = 60.0, address: str = "", check: Callable[[], bool] | None = None,
                  wait: float | None = None, purpose: str = "", attributes: Mapping[str, Attribute] | None = None,

@@ -372,6 +372,13 @@ class Hold:
                 return verdict
         return await self._ask("release", self.txn.release(self.token, self.attempt.queued), until)
 
+    def leave(self) -> None:
+        """End here, and leave the hold to the process that adopts it."""
+        with self._once:
+            self._released = True
+        self.over.set()
+        self.attempt.debt.end()
+
     async def give_up(self, until: float) -> None:
         """Release, ignoring errors."""
         with suppress(MutexError):

@@ -10,6 +10,7 @@ from typing import Any, Generic, Iterator, Sequence, TypeVar
 
 from .attempt import AFTERWARDS, Attempt, Call, acquire, in_doubt
 from .errors import HeldError, LostError, MutexError, RefusedError, UnavailableError, WaitTimeoutError
+from .handover import Reservation, find
 from .hold import Hold, OnAsked, OnLost, Request
 from .identity import backtrace
 from .record import visible
@@ -63,6 +64,18 @@ class Handle:
         """Begin the hold of the lock that this attempt took."""
         self._hold = Hold(attempt, self._on_lost, self._on_asked)
         self._hold.begin()
+
+    async def adopt(self, uuid: str, call: Call) -> None:
+        """Begin with the hold that has this uuid."""
+        self.begin(await find(self._session, self.settings, uuid, call))
+
+    def leave(self) -> Reservation | None:
+        """Leave the hold to the process that adopts it; None if a late request might still take the lock again."""
+        attempt = self.hold.attempt
+        if attempt.doubt:
+            return None
+        self.hold.leave()
+        return Reservation(self.hold.txn.lock, attempt.uuid, attempt.token)
 
     def check_idle(self) -> None:
         """Raise RefusedError if the lock is already held by this object."""

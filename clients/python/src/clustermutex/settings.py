@@ -34,6 +34,7 @@ class Settings:
     need: Need = Need()
     leads: bool = False
     check: Callable[[], Any] | None = None  # reports whether a leader can work
+    detached: bool = False  # the hold outlives this process
 
     def margin_of(self, auto_unlock_after: float) -> float:
         """Return how long before an auto-unlock in ``auto_unlock_after`` seconds the hold counts as lost here."""

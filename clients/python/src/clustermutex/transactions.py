@@ -83,6 +83,7 @@ class Transactions:
         self.delay = f"{prefix}.delays/{name}"
         self.period = f"{prefix}.periods/{name}"
         self.unlockers = f"{prefix}.unlockers/"
+        self.statements = [f"{prefix}.{kind}/{uuid}" for kind in ("deaths", "suspicions")]
 
     def of(self, share: int) -> Transactions:
         """Return the transactions of the hold, which may be of a share."""
@@ -173,6 +174,11 @@ class Transactions:
     def verify(self, token: int) -> Body:
         """Read the record while it is mine, otherwise why it no longer is."""
         return txn(self._mine(token), [self._record()], self._why())
+
+    def detach(self, token: int) -> Body:
+        """Record that the end of the process that took the lock proves nothing about the hold."""
+        done = [put(self.base + "detached", "true"), *map(delete, self.statements)]
+        return txn(self._mine(token), done, self._why())
 
     def release(self, token: int, queued: bool) -> Body:
         leave = self._leave() if queued else []
@@ -269,11 +275,11 @@ class Transactions:
             return self._looked(reads, before, revision)
         if step == "scan":
             return self._scanned(reads, revision)
-        if step in ("alive", "verify") and done:
+        if step in ("alive", "verify", "detach") and done:
             return Verdict("still_held", revision=revision, record=self._fields(reads[0]) if reads else {})
         if step in ("release", "release_in_doubt") and done:
             return Verdict("released")
-        if step in ("alive", "verify", "release", "release_in_doubt"):
+        if step in ("alive", "verify", "detach", "release", "release_in_doubt"):
             return self._lost(step, reads, token, answer.unanswered)
         if step == "leave" and not done:
             return Verdict("left")

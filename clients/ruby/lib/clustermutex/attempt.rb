@@ -25,7 +25,8 @@ module ClusterMutex
       @began = Clock.wall
       Name.segment(name)
       @members = Identity.members.merge("owner" => session.owner, "purpose" => settings.purpose,
-                                        "client" => "ruby/#{VERSION}", "backtrace" => Identity.backtrace)
+                                        "client" => "ruby/#{VERSION}", "backtrace" => Identity.backtrace,
+                                        "detached" => settings.detached)
       begin_anew
       stamp # raises before anything is sent if the record is too large
     end

@@ -66,6 +66,27 @@ module ClusterMutex
       once(:once_at, Job.new(@session, name, Settings.new(**options), tick:, retry_on_error:), &block)
     end
 
+    # Takes the lock for that many seconds and leaves it held, even after this process has ended. Returns a Reservation:
+    # another process releases or extends the hold, see +adopt+. Otherwise it is auto-unlocked when its time is up.
+    # reason: the purpose of the record. The options are those of +lock+ for kinds and attributes.
+    def reserve(name, reason, seconds, wait: nil, attributes: {}, **kind)
+      raise RefusedError, "a reservation needs a reason: no process can explain what it is for" if reason.to_s.empty?
+
+      settings = Settings.of(name, alert_after: seconds, auto_unlock_after: seconds, purpose: reason, detached: true,
+                                   attributes: { "reserved" => true }.merge(attributes), **kind)
+      loop do
+        left = Attempt.new(@session, name, settings, wait).acquire.send(:leave)
+        return left if left
+      end
+    end
+
+    # Returns the lock with a hold that another process took: adopt(name, uuid).release releases it. From then on the
+    # end of that process proves nothing. +alive!+ extends the hold by as much as its last writer did. Raises LostError
+    # if the lock has another holder, or none.
+    def adopt(name, uuid, on_lost: nil, on_asked: nil)
+      Handover.adopt(@session, name, uuid, on_lost:, on_asked:)
+    end
+
     # Waits until this process leads, and returns the leader's lock, or yields it to the block and then resigns. Keeps
     # the lock alive meanwhile. life: seconds for which leadership outlasts the last sign of life. address: where others
     # reach this process, see +leader+. check: called before each sign of life; none is given unless it returns true.

@@ -6,7 +6,8 @@ module ClusterMutex
     LONGEST = 10 * 365 * 86_400
     HOUR = 3600
 
-    attr_reader :alert_after, :auto_unlock_after, :margin, :purpose, :heartbeat, :on_lost, :on_asked, :need, :leads
+    attr_reader :alert_after, :auto_unlock_after, :margin, :purpose, :heartbeat, :on_lost, :on_asked, :need, :leads,
+                :detached
     attr_accessor :attributes
 
     # Returns the seconds as a number. Raises RefusedError if they are not a number of from +least+ to ten years.
@@ -23,11 +24,12 @@ module ClusterMutex
       new(**options, attributes: need.attributes.merge(attributes), need:)
     end
 
-    # need: the kind of hold. leads: reports whether a leader can work.
+    # need: the kind of hold. leads: reports whether a leader can work. detached: the hold outlives this process.
     def initialize(alert_after: nil, auto_unlock_after: nil, margin: nil, purpose: nil, attributes: {},
-                   heartbeat: false, on_lost: nil, on_asked: nil, need: Need.new, leads: nil)
+                   heartbeat: false, on_lost: nil, on_asked: nil, need: Need.new, leads: nil, detached: nil)
       @need = need
       @leads = leads
+      @detached = detached
       @heartbeat = heartbeat && Settings.seconds("heartbeat", heartbeat == true ? HOUR : heartbeat)
       @alert_after = Settings.seconds("alert_after", alert_after) if alert_after
       @auto_unlock_after = Settings.seconds("auto_unlock_after", auto_unlock_after) if auto_unlock_after

@@ -53,6 +53,13 @@ module ClusterMutex
         failure: why(lock, uuid) }
     end
 
+    # Records that the end of the process that took the lock proves nothing about the hold.
+    def detach(lock:, uuid:, token:, **)
+      statements = %w[deaths suspicions].map { |kind| delete("#{@prefix}.#{kind}/#{uuid}") }
+      { compare: held(lock, uuid, token), success: [put(field(lock, "detached"), "true"), *statements],
+        failure: why(lock, uuid) }
+    end
+
     def release(lock:, uuid:, token:, queued: false, **)
       leave = queued ? unqueue(lock, uuid) : []
       { compare: held(lock, uuid, token), success: [delete(record(lock), :prefix), *leave],

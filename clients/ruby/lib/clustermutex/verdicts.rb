@@ -142,6 +142,8 @@ module ClusterMutex
       found.mine? && token == input[:token].to_i ? { verdict:, fields:, modified: } : found.loss
     end
 
+    def detach_verdict(_input, found) = found.succeeded? ? { verdict: :still_held } : found.loss
+
     def release_verdict(input, found)
       return { verdict: :released } if found.succeeded?
 
