@@ -362,11 +362,10 @@ func (o *etcdSetupOptions) printCommands(steps []etcdStep) error {
 // perform performs the steps, and reports each.
 func (o *etcdSetupOptions) perform(ctx context.Context, s *session, steps []etcdStep) error {
 	for _, step := range steps {
-		if err := func() error {
-			request, cancel := s.request(ctx)
-			defer cancel()
-			return step.do(request, s.client)
-		}(); err != nil {
+		request, cancel := s.request(ctx)
+		err := step.do(request, s.client)
+		cancel()
+		if err != nil {
 			return s.explain(ctx, "etcdctl "+step.command, err)
 		}
 		if _, err := fmt.Fprintln(o.app.Stdout, step.done); err != nil {

@@ -78,7 +78,7 @@ func (h hold) alert(name, severity string, starts time.Time, annotations map[str
 	return a
 }
 
-// overdue is the alert about a lock past its alert time, which will be removed an hour after that.
+// overdue is the alert about a lock past its alert time, which is due an hour after that; the rules add 40 s.
 func (h hold) overdue(since time.Time) told {
 	h = h.shown()
 	annotations := map[string]string{
@@ -86,8 +86,8 @@ func (h hold) overdue(since time.Time) told {
 		"resolved": "Lock " + h.lock + " was held longer than its holder expected.",
 		"description": h.owner + " on " + h.host + " took the lock " + h.lock + " and expected to be done by " +
 			instant(since) + ".",
-		"next": "Auto-unlock by " + instant(since.Add(time.Hour)) +
-			", 1h 0m 0s after this alert began, unless the holder extends it.",
+		"next": "Auto-unlock by " + instant(since.Add(time.Hour+40*time.Second)) +
+			", 1h 0m 40s after this alert began, unless the holder extends it.",
 		"waiters": strconv.Itoa(h.waiters),
 	}
 	if !h.acknowledged.IsZero() {
