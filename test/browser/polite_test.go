@@ -160,7 +160,7 @@ func TestLockPageFollowsItsLock(t *testing.T) {
 	s.put("a", lockrecord.FieldAlertAt, metadata.FormatTime(time.Now().Add(-time.Minute)), lockrecord.FieldAlive,
 		lockrecord.FormatAlive(time.Now(), "step 2"))
 	b.until("the lock alerts", `document.querySelector(".lock-head").classList.contains("alerting")
-		&& document.querySelector(".progress").textContent.includes("step 2")`)
+		&& document.querySelector(".lock-head").textContent.includes("step 2")`)
 	if !ask[bool](b, `window.here && document.querySelector(".raw").closest("details").open`) {
 		t.Error("the page was reloaded, or has closed what was open")
 	}
