@@ -19,6 +19,7 @@ type forceUnlockOptions struct {
 	app          *app
 	yes          bool
 	endDelayOnly bool // instead of a hold
+	evenAlive    bool // of the holds that a query finds also those of holders that live
 
 	lockDelay time.Duration
 	given     func(flag string) bool
@@ -28,7 +29,7 @@ type forceUnlockOptions struct {
 func newForceUnlock(a *app) *cobra.Command {
 	o := &forceUnlockOptions{app: a}
 	cmd := &cobra.Command{
-		Use:   "force-unlock NAME --reason REASON",
+		Use:   "force-unlock NAME|QUERY --reason REASON",
 		Short: "End somebody else's hold, or a lock delay, as an operator",
 		Long: `Remove the record of a lock, whatever its deadlines say. The hold ends at once and the next waiter
 gets the lock. The holder is NOT stopped: it may still be working, and learns of the loss only when
@@ -41,6 +42,9 @@ required: the uuid of the hold you saw with show. If another hold is there by th
 and the exit status is 3. For a record without a uuid, give --uuid none. End the holders of a
 semaphore or read-write lock one at a time, by their own names: pool#2.
 
+With a query such as host:node-7 (see "mutexctl help query"), it lists the holds that it finds, leaves out
+those alive within the last minute, and asks for their number. A hold that has changed by then is spared.
+
 If the record or the unlockers ask for a lock delay, clients that honor lock delays do not take the lock
 until it is over: see "mutexctl list --delays". Choose another with --lock-delay, 0 for none.
 
@@ -52,12 +56,14 @@ The audit trail records both, with the reason, user@host and the source "cli"; t
 end of a hold.`,
 		Example: `  mutexctl force-unlock nightly/report --reason 'node-7 is dead, ticket OPS-12'
   mutexctl force-unlock nightly/report --uuid 3f1c6b1e-6f0a-4c3a-9f57-0d3a6f1f2a55 --yes --reason 'node-7 is dead'
+  mutexctl force-unlock host:node-7 --reason 'node-7 burnt down'   # all locks of a dead machine
   mutexctl force-unlock --end-delay nightly/report --reason 'node-7 is switched off'`,
 		ValidArgsFunction: a.completeNames,
 	}
 	o.flags(cmd, protocol.VerbForceUnlock, "why, for history and audit trail (required)")
 	cmd.Flags().BoolVar(&o.yes, "yes", false, "do not ask; needs --uuid")
 	cmd.Flags().BoolVar(&o.endDelayOnly, "end-delay", false, "end the lock delay of NAME instead of a hold")
+	cmd.Flags().BoolVar(&o.evenAlive, "even-alive", false, "with a QUERY: also holds alive within the last minute")
 	cmd.Flags().DurationVar(&o.lockDelay, "lock-delay", 0,
 		"keep others out afterwards, up to 1h; default: as the record or the unlockers say")
 	o.given = cmd.Flags().Changed
@@ -89,6 +95,15 @@ func (o *forceUnlockOptions) check() error {
 func (o *forceUnlockOptions) run(ctx context.Context, s *session, name string) error {
 	if o.endDelayOnly {
 		return o.endDelay(ctx, s, name)
+	}
+	if q := o.query(name); q != nil {
+		named, err := s.read(ctx, name)
+		if err != nil {
+			return err
+		}
+		if len(named.Record.Fields) == 0 && len(named.Shares) == 0 {
+			return o.endFound(ctx, s, q)
+		}
 	}
 	return o.applyToHold(ctx, s, name, o.endHold)
 }

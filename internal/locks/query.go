@@ -81,6 +81,11 @@ func (q *Query) Err() error {
 	return nil
 }
 
+// HasKey reports whether a term has a key, such as host:node-7.
+func (q *Query) HasKey() bool {
+	return slices.ContainsFunc(q.Terms, func(t Term) bool { return t.key != "" }) || len(q.Problems) > 0
+}
+
 // UnknownKey returns the first term whose part before a colon could be meant as a key, such as stat:held, and that
 // part; empty if there is none.
 func (q *Query) UnknownKey() (term, key string) {

@@ -1,0 +1,137 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/clustermutex/unlocker/internal/cli/term"
+	"github.com/clustermutex/unlocker/internal/locks"
+	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/internal/text"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// recentlyAlive is how long ago a holder was alive at most if its hold is left out.
+const recentlyAlive = time.Minute
+
+// query returns the query that the argument is, such as host:node-7; nil if it can only be the name of a lock.
+func (o *forceUnlockOptions) query(arg string) *locks.Query {
+	q := locks.ParseQuery(arg, locks.AboutLocks)
+	if o.endDelayOnly || o.uuid != "" || o.names.escaped || !q.HasKey() {
+		return nil
+	}
+	return q
+}
+
+// endFound ends the holds that the query finds, once the operator has typed their number.
+func (o *forceUnlockOptions) endFound(ctx context.Context, s *session, q *locks.Query) error {
+	if err := q.Err(); err != nil {
+		return usagef("%w", err)
+	}
+	all, err := s.snapshot(ctx)
+	if err != nil {
+		return err
+	}
+	o.policies = all.combined
+	now := s.app.Now()
+	found, err := all.model(all.combined, now).Result(ctx, q, locks.Order{By: locks.MostUrgent}, now)
+	if err != nil {
+		return err
+	}
+	rows := slices.DeleteFunc(slices.Clone(found.Rows), func(r *locks.Row) bool { return r.Token == 0 || r.Misplaced })
+	chosen := slices.DeleteFunc(slices.Clone(rows), func(r *locks.Row) bool { return !o.evenAlive && isAlive(r, now) })
+	left := ""
+	if n := len(rows) - len(chosen); n > 0 {
+		left = fmt.Sprintf("%s left out, alive within the last minute: --even-alive ends these, too",
+			text.Count(n, "hold"))
+	}
+	if len(chosen) == 0 {
+		return errors.Join(o.app.writeNotes(left), noLockf("nothing was done: no hold to end is found"))
+	}
+	if err := o.confirmFound(ctx, chosen, left, now); err != nil {
+		return err
+	}
+	return o.endAll(ctx, s, chosen)
+}
+
+// isAlive reports whether the holder was alive recently, by its own clock, and is not proven to have ended since.
+func isAlive(r *locks.Row, now time.Time) bool {
+	at := lastAlive(r.Record)
+	return !r.ProvenDead() && !at.IsZero() && now.Sub(at) < recentlyAlive
+}
+
+// lastAlive is when the holder last called alive, or else took the lock; zero = unknown.
+func lastAlive(r *metadata.Record) time.Time {
+	if r.Alive != nil && r.Alive.At.After(r.LockedAt) {
+		return r.Alive.At
+	}
+	return r.LockedAt
+}
+
+// confirmFound shows the holds and asks for their number.
+func (o *forceUnlockOptions) confirmFound(ctx context.Context, rows []*locks.Row, left string, now time.Time) error {
+	var t term.Table
+	t.Row("LOCK", "OWNER", "HOST:PID", "LAST ALIVE", "HELD")
+	for _, r := range rows {
+		t.Row(text.Visible(r.Name), fullText(r.Owner), locks.HostPID(fullText(r.Hostname), r.PID),
+			relative(lastAlive(r.Record), now), age(r.LockedAt, now))
+	}
+	if err := t.WriteRows(o.app.Stderr); err != nil {
+		return err
+	}
+	if err := o.app.writeNotes(left); err != nil {
+		return err
+	}
+	fmt.Fprint(o.app.Stderr,
+		"\nTheir records are deleted; the holders are NOT stopped and may still be working. The next "+
+			"waiters get the locks at once, or after the lock delay of each.\n"+
+			"Type the number of these holds to force-unlock them: ")
+	typed, err := readLine(ctx, o.app.Stdin)
+	switch {
+	case err != nil:
+		return err
+	case typed != strconv.Itoa(len(rows)):
+		return errors.New("nothing was done: that is not the number of holds")
+	}
+	return nil
+}
+
+// endAll ends these holds one after the other. It spares those that have changed since they were shown.
+func (o *forceUnlockOptions) endAll(ctx context.Context, s *session, rows []*locks.Row) error {
+	spared := 0
+	for _, r := range rows {
+		err := o.endShown(ctx, s, r.Record)
+		if err == nil {
+			continue
+		}
+		if code := status(err); code != ExitHeld && code != ExitNoLock {
+			return err
+		}
+		spared++
+		s.app.note("%v", err)
+	}
+	_, err := fmt.Fprintf(s.app.Stdout, "force-unlocked %s of %s\n", text.Thousands(len(rows)-spared),
+		text.Count(len(rows), "hold"))
+	if spared > 0 {
+		return errors.Join(err, heldf("%s spared", text.Count(spared, "hold")))
+	}
+	return err
+}
+
+// endShown ends the hold in r, unless it has changed.
+func (o *forceUnlockOptions) endShown(ctx context.Context, s *session, r *metadata.Record) error {
+	doc, err := s.get(ctx, r.Name)
+	if err != nil {
+		return err
+	}
+	if doc.UUID != r.UUID || doc.Token != r.Token || doc.Revision != r.Revision {
+		return heldf("spared: %s has changed meanwhile", text.Visible(r.Name))
+	}
+	on := protocol.ActionTarget{Hold: &doc.Record, LockDelayAfter: o.delay(&doc.Record)}
+	_, err = o.perform(ctx, s, protocol.VerbForceUnlock, on, o.action(s, &doc.Record), "force-unlock")
+	return err
+}
