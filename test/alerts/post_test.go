@@ -38,9 +38,9 @@ func post(t *testing.T, am string, alerts ...told) {
 }
 
 // ended returns the alerts as resolved.
-func ended(alerts []told) (resolved []told) {
+func ended(at time.Time, alerts []told) (resolved []told) {
 	for _, a := range alerts {
-		a.EndsAt = time.Now()
+		a.EndsAt = at
 		resolved = append(resolved, a)
 	}
 	return resolved
