@@ -76,10 +76,7 @@ func given(page string) string {
 		return `
 			var (
 				ctx     context.Context
-				cancel  context.CancelFunc
-				etcd    *clientv3.Client
 				locks   *mutex.Client
-				rdb     *redis.Client
 				batches []string
 			)
 			func work(ctx context.Context, batch string) error
@@ -94,12 +91,10 @@ func given(page string) string {
 func packages() map[string]string {
 	byName := map[string]string{
 		"clientv3": "go.etcd.io/etcd/client/v3",
-		"redis":    "github.com/redis/go-redis/v9",
 	}
 	for imported := range strings.FieldsSeq(`
 		context database/sql errors fmt io log log/slog net/http os os/exec os/signal sync syscall testing
-		testing/synctest time github.com/bsm/redislock github.com/prometheus/client_golang/prometheus
-		go.etcd.io/etcd/client/v3/concurrency`) {
+		testing/synctest time github.com/prometheus/client_golang/prometheus`) {
 		byName[path.Base(imported)] = imported
 	}
 	for _, name := range []string{"fencing", "inspect", "jobs", "leader", "locktest", "metadata", "mutex", "mutexlog",
