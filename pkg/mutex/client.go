@@ -184,7 +184,7 @@ func (c *Client) draft(name string, opts []Option) (set settings, d lockrecord.D
 // Close ends the client. Waiting calls leave the queue and return [ErrClosed]. Close waits for them and for the cleanup
 // of abandoned acquisitions, at most for the request timeout, and then at most as long again for running hooks. The
 // error says how many cleanups are unfinished. Holds that were not unlocked stay held until they are auto-unlocked, as
-// when a process dies; their contexts end with [ErrClosed], and Unlock still works on them.
+// when a process dies; the log names them, their contexts end with [ErrClosed], and Unlock still works on them.
 func (c *Client) Close() error {
 	if !c.beginClose() {
 		return nil
@@ -195,6 +195,7 @@ func (c *Client) Close() error {
 	c.endWaits(ctx)
 	left := c.cleanups.drain(ctx)
 	c.leases.close(ctx)
+	c.logHeld()
 	c.cancel(ErrClosed)
 	rest, stop := context.WithTimeout(context.Background(), c.opts.RequestTimeout)
 	defer stop()
@@ -204,6 +205,17 @@ func (c *Client) Close() error {
 			"its time", left)
 	}
 	return nil
+}
+
+// logHeld names the locks that Close leaves held.
+func (c *Client) logHeld() {
+	for _, hold := range c.holds.Range {
+		if l := hold.(*Lock); l.err() == nil && !l.origin.adopted {
+			c.log(slog.LevelWarn,
+				"the client is closed, and this lock stays held until it is auto-unlocked: it was not "+
+				"unlocked", l.logAttributes()...)
+		}
+	}
 }
 
 // isClosed reports whether Close has begun.

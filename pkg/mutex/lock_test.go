@@ -86,9 +86,14 @@ func TestDoReleasesHoweverItsFunctionEnds(t *testing.T) {
 }
 
 func TestClosedClientKeepsItsLocksAndTakesNoMore(t *testing.T) {
-	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
+	var log lines
+	bubbleWith(t, log.options(), func(t *testing.T, f *fake, locks *mutex.Client) {
 		l := take(t, locks, "a")
+		unlock(t, take(t, locks, "released"))
 		proctest.Must(t, locks.Close())
+		if said := log.with("the client is closed, and"); len(said) != 1 || !strings.Contains(said[0], "lock=a uuid=") {
+			t.Errorf("Close logs %q", said)
+		}
 		if _, err := locks.Lock(t.Context(), "b"); !errors.Is(err, mutex.ErrClosed) {
 			t.Errorf("lock after close: %v", err)
 		}
