@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -15,6 +16,7 @@ type reserveOptions struct {
 	app *app
 	takeFlags
 	hold, expect time.Duration
+	onceFor      string
 }
 
 func newReserve(a *app) *cobra.Command {
@@ -30,16 +32,19 @@ postpone its end (alive).
 With --semaphore, permits are reserved; with --exclusive, a whole semaphore or read-write lock. Refer
 to a reserved share by its own name, such as pool#2, or by that of the lock.
 
+With --once-for, the owner has one reservation, however often it asks: a later call prints the same uuid.
+
 Exits with 3 if the lock was not free within --wait. Without --wait, reserve does not wait.`,
 		Example: `  mutexctl reserve db/migrate --for 2h --purpose 'maintenance, ticket OPS-12'
   uuid=$(mutexctl reserve nightly/report --for 10m --purpose 'by hand' --wait 0) || exit
   ./step-1.sh && mutexctl alive nightly/report --uuid "$uuid" && ./step-2.sh
   mutexctl unlock nightly/report --uuid "$uuid"
-  mutexctl reserve transcoding --exclusive --wait 30m --for 1h --purpose 'disk swap, OPS-13'`,
+  mutexctl reserve reboots --semaphore 2 --once-for "$(hostname)" --for 1h --purpose 'kernel update'`,
 		Args: argCount(1, 1, "NAME"),
 	}
 	o.takeFlags.add(cmd, waitTimeout{})
 	cmd.Flags().StringVar(&o.owner, "owner", "", "`name` of the holder (default: user@host)")
+	cmd.Flags().StringVar(&o.onceFor, "once-for", "", "`owner` whose reservation is returned if there is one already")
 	cmd.Flags().DurationVar(&o.hold, "for", 0, "how long to hold the lock (required)")
 	cmd.Flags().DurationVar(&o.expect, "expect", 0, "when to raise an alert (default: after --for)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -61,6 +66,8 @@ func (o *reserveOptions) check() error {
 		return usagef("--for is %v: it must be at least 1s", o.hold)
 	case o.purpose == "":
 		return usagef("give a --purpose: no program is there to ask what this lock is held for")
+	case o.onceFor != "" && o.owner != "":
+		return usagef("--once-for names the owner: it excludes --owner")
 	case o.expect == 0 && !o.given.Changed("expect"):
 		o.expect = o.hold
 	case o.expect <= 0:
@@ -69,9 +76,7 @@ func (o *reserveOptions) check() error {
 		return usagef("--expect is %v: it must not be longer than --for, which is %v: the alert comes before the "+
 			"auto-unlock", o.expect, o.hold)
 	}
-	if o.owner == "" {
-		o.owner = operatorName()
-	}
+	o.owner = cmp.Or(o.owner, o.onceFor, operatorName())
 	return nil
 }
 
@@ -99,16 +104,56 @@ func (o *reserveOptions) run(ctx context.Context, name string) error {
 	wait := func(ctx context.Context, options ...mutex.Option) (mutex.Reservation, error) {
 		return locks.Reserve(ctx, name, o.purpose, o.hold, append(options, mutex.AlertAfter(o.expect))...)
 	}
-	r, err := take(ctx, s, name, &o.takeFlags, try, wait)
+	reserve := func() (mutex.Reservation, error) { return take(ctx, s, name, &o.takeFlags, try, wait) }
+	if o.onceFor != "" {
+		reserve = o.once(ctx, s, locks, name, reserve)
+	}
+	r, err := reserve()
 	if err != nil {
 		return err
 	}
 	fmt.Fprintf(o.app.Stderr, "reserved %s until %s\n", text.Visible(r.Name), timeText(r.Until, o.app.Now()))
-	if _, err = fmt.Fprintln(o.app.Stdout, r.UUID); err == nil {
-		return nil
+	if _, err = fmt.Fprintln(o.app.Stdout, r.UUID); err == nil || o.onceFor != "" {
+		return err
 	}
 	if lock, failed := locks.Adopt(ctx, r.Name, r.UUID); failed == nil {
 		_ = lock.Unlock() // nobody else has the uuid to release it
 	}
 	return err
+}
+
+// once looks for a reservation of the owner before and after it reserves: of two calls at the same time, the older
+// reservation remains.
+func (o *reserveOptions) once(ctx context.Context, s *session, locks *mutex.Client, name string,
+	reserve func() (mutex.Reservation, error)) func() (mutex.Reservation, error) {
+	return func() (mutex.Reservation, error) {
+		if own, err := s.reservationOf(ctx, name, o.onceFor); err != nil || own.Token != 0 {
+			return own, err
+		}
+		r, err := reserve()
+		if err != nil {
+			return r, err
+		}
+		own, err := s.reservationOf(ctx, name, o.onceFor)
+		if err != nil || own.Token == 0 || own.Token == r.Token {
+			return r, nil
+		}
+		extra, err := locks.Adopt(ctx, r.Name, r.UUID)
+		if err == nil {
+			err = extra.Unlock()
+		}
+		return own, s.holdError(ctx, "release the second reservation, "+text.Visible(r.Name), err)
+	}
+}
+
+// reservationOf returns the oldest reservation of an owner; its token is 0 if there is none.
+func (s *session) reservationOf(ctx context.Context, name, owner string) (found mutex.Reservation, err error) {
+	l, err := s.read(ctx, name)
+	for _, d := range append(l.Shares, l.Record) {
+		isOwn := d.Token != 0 && d.Owner == owner && d.Attributes[mutex.AttributeReserved] == true
+		if isOwn && (found.Token == 0 || d.Token < found.Token) {
+			found = mutex.Reservation{Name: d.Name, UUID: d.UUID, Token: d.Token, Until: d.AutoUnlockAt}
+		}
+	}
+	return found, err
 }

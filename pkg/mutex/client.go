@@ -213,7 +213,7 @@ func (c *Client) logHeld() {
 		if l := hold.(*Lock); l.err() == nil && !l.origin.adopted {
 			c.log(slog.LevelWarn,
 				"the client is closed, and this lock stays held until it is auto-unlocked: it was not "+
-				"unlocked", l.logAttributes()...)
+					"unlocked", l.logAttributes()...)
 		}
 	}
 }
