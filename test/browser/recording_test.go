@@ -3,6 +3,7 @@
 package browser
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -262,24 +263,16 @@ func (r *recording) write(file string) {
 	}
 }
 
-// changed is where a picture in a strip differs from the one above it; a point where it does not.
+// changed is the rows in which a picture in a strip differs from the one above it; one row where none does.
 func changed(strip *image.Paletted, now image.Rectangle) image.Rectangle {
-	area := image.Rectangle{Min: now.Min, Max: now.Min.Add(image.Pt(1, 1))}
-	above := now.Dy() * strip.Stride
-	first := true
-	for y := now.Min.Y; y < now.Max.Y; y++ {
-		for x := now.Min.X; x < now.Max.X; x++ {
-			at := strip.PixOffset(x, y)
-			if strip.Pix[at] == strip.Pix[at-above] {
-				continue
-			}
-			point := image.Rect(x, y, x+1, y+1)
-			if first {
-				area = point
-			}
-			area = area.Union(point)
-			first = false
-		}
+	above := now.Dy()
+	row := func(y int) []uint8 { return strip.Pix[y*strip.Stride:][:strip.Stride] }
+	same := func(y int) bool { return bytes.Equal(row(y), row(y-above)) }
+	for now.Dy() > 1 && same(now.Min.Y) {
+		now.Min.Y++
 	}
-	return area
+	for now.Dy() > 1 && same(now.Max.Y-1) {
+		now.Max.Y--
+	}
+	return now
 }

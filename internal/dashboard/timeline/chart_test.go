@@ -124,13 +124,6 @@ func TestLayout(t *testing.T) {
 	}
 }
 
-func TestUnknownSpansAreDrawn(t *testing.T) {
-	p := timeline.NewChart(parse("a x 0-50"), plan(1000))
-	if len(p.Unknown) != 1 || p.Unknown[0] != (timeline.PercentRange{X: 30, Width: 10}) {
-		t.Errorf("%+v", p.Unknown)
-	}
-}
-
 // TestRandomHistoryIsDrawnCompletely checks invariants of every timeline: bars are within the edges and do not overlap
 // in a row, each interval is in exactly one, and there are no more than requested.
 func TestRandomHistoryIsDrawnCompletely(t *testing.T) {
@@ -170,6 +163,9 @@ func TestRandomHistoryIsDrawnCompletely(t *testing.T) {
 			if n+l.Undrawn != len(l.All) {
 				t.Errorf("seed %d, lane %s: %d of %d are drawn", seed, l.Name, n, len(l.All))
 			}
+		}
+		if len(picture.Unknown) != 1 || picture.Unknown[0] != (timeline.PercentRange{X: 30, Width: 10}) {
+			t.Fatalf("%+v", picture.Unknown)
 		}
 		if least := 6 * 11; picture.Bars > max(least, p.Bars) {
 			t.Errorf("seed %d: %d bars, at most %d were asked for", seed, picture.Bars, p.Bars)
