@@ -76,8 +76,8 @@ at node:internal/process/task_queues:95:5`, "file:///srv/app/jobs/invoice.js:31 
 			s.add(hold{name: "a", held: time.Minute, alert: time.Hour, unlock: time.Hour, backtrace: c.trace})
 			page := ok(t, d, "/lock?name=a")
 			wantWords(t, page, c.first, c.folded)
-			start := strings.Index(page, `<li class="first">`)
-			if got := words(page[start : start+strings.Index(page[start:], "</li>")]); got != c.first {
+			start := strings.Index(page, `<p class="first">`)
+			if got := words(page[start : start+strings.Index(page[start:], "</p>")]); got != c.first {
 				t.Errorf("the first own frame is %q, want %q", got, c.first)
 			}
 			if raw := ok(t, d, "/lock/backtrace?name=a"); raw != c.trace {

@@ -31,7 +31,7 @@ const (
 	Force       StepKind = "force_unlock" // take the lock away
 )
 
-// Words are the step on a button.
+// Words are the step on a button; empty: there is none for it.
 func (k StepKind) Words() string {
 	switch k {
 	case LookAtView:
@@ -40,20 +40,14 @@ func (k StepKind) Words() string {
 		return "Open the runbook"
 	case LookAtCycle:
 		return "See who waits for whom"
-	case LookAtLock:
-		return "Look at its process"
 	case GiveTime:
 		return "Give more time…"
 	case AskToFinish:
 		return "Ask to finish…"
-	case End:
-		return "End its process"
-	case SeeProblems:
-		return "See what is wrong"
 	case Force:
 		return "Force unlock…"
 	}
-	return "Nothing to do"
+	return ""
 }
 
 // Verb is what an operator does to the hold with this step; empty: nothing.

@@ -134,11 +134,11 @@ func (c *Input) forceWords(l *locks.HeldLock) (title string, effect sentence) {
 		return pick(l.Class == locks.ClassLeaving, "It cannot wait", "It is dead: free the lock"),
 			effect.Say("First make sure that nothing it started still works.")
 	case l.Rhythm() > 0:
-		return "The machine is gone, and nobody can end it", effect.Say("Takes the lock from a holder that was alive ").
-			Since(r.Alive.At).Say(" ago. It is not stopped: two may then work at once.")
+		effect = effect.Say("Takes the lock from a holder that was alive ").Since(r.Alive.At).Say(" ago. ")
+	default:
+		effect = effect.Say("Takes the lock from a holder that nobody has proven dead. ")
 	}
-	return "The machine is gone, and nobody can end it", effect.Say("Takes the lock from a holder that nobody has " +
-		"proven dead. It is not stopped: two may then work at once.")
+	return "The machine is gone, and nobody can end it", effect.Say("It is not stopped: two may then work at once.")
 }
 
 // commands do the step on the command line.

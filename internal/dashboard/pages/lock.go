@@ -6,6 +6,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/dashboard/app"
+	"github.com/clustermutex/unlocker/internal/dashboard/stacktrace"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -43,31 +44,30 @@ func (p *Pages) lockFrame(r *app.Request, lock *app.Lock) lockFrame {
 
 type lockPage struct {
 	lockFrame
-	State           locks.DisplayState
-	Head            Head
-	Figures         []figure
-	Steps           []StepView
-	Runbook         string // of the alert; empty: none
-	Facts           []fact
-	Times           []timeFact
-	Problems        []metadata.Problem
-	MalformedPolicy string // what the unlocker does with a malformed record
-	Clock           string // the holder's clock, where it is off
-	Trace           *traceView
-	Hidden          string // why there is no backtrace
-	RawTrace        string
-	Commands        []string // that show the record
-	Links           []Link
-	Incident        string // what is the matter, to be copied
-	Fields          []fieldView
-	Ended           *endedView
-	Free            bool         // nobody holds the lock any more
-	Sentence        app.RichText // who holds it now, if the hold has ended
-	Purpose         string       // of the hold that has ended
-	Done            []string     // what operators did to that, in sentences
-	Cycles          []cycleView
-	Current         string // link to the current hold when another was asked for
-	Ack             ackView
+	State    locks.DisplayState
+	Head     Head
+	Figures  []figure
+	Steps    []StepView
+	Runbook  string // of the alert; empty: none
+	Facts    []fact
+	Times    []timeFact
+	Problems []metadata.Problem
+	Clock    string // the holder's clock, where it is off
+	Trace    *stacktrace.Trace
+	Hidden   string // why there is no backtrace
+	RawTrace string
+	Commands []string // that show the record
+	Links    []Link
+	Incident string // what is the matter, to be copied
+	Fields   []fieldView
+	Ended    *endedView
+	Free     bool         // nobody holds the lock any more
+	Sentence app.RichText // who holds it now, if the hold has ended
+	Purpose  string       // of the hold that has ended
+	Done     []string     // what operators did to that, in sentences
+	Cycles   []cycleView
+	Current  string // link to the current hold when another was asked for
+	Ack      ackView
 }
 
 func (p *Pages) ServeLock(r *app.Request) (app.Answer, error) {
@@ -110,9 +110,6 @@ func (p *Pages) lockPage(r *app.Request, lock *app.Lock) lockPage {
 	}
 	v.Facts = facts(row, lock)
 	v.Times = times(row, at)
-	if row.Malformed() {
-		v.MalformedPolicy = malformedPolicyText(row, p.app.Unlockers())
-	}
 	v.Clock = clockOff(row.Verdict().ClockOff)
 	p.fillTrace(&v, c, lock)
 	if !row.Misplaced {
@@ -132,11 +129,11 @@ func (p *Pages) fillTrace(v *lockPage, c access.Caller, lock *app.Lock) {
 	case p.app.WhyNoBacktrace(c, row.Owner) != "":
 		v.Hidden = p.app.WhyNoBacktrace(c, row.Owner)
 	case lock.ReadError != "":
-		if v.Trace = newTraceView(p.traces.Parse(p.traces.Of(row).Text)); v.Trace == nil {
+		if v.Trace = p.traces.Parse(p.traces.Of(row).Text); v.Trace == nil {
 			v.Hidden = "etcd could not be read: " + lock.ReadError + "."
 		}
 	default:
-		v.Trace = newTraceView(p.traces.Parse(lock.Document.Backtrace))
+		v.Trace = p.traces.Parse(lock.Document.Backtrace)
 		v.RawTrace = p.app.URLs.Backtrace(row.Name, row.UUID)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/app"
 	"github.com/clustermutex/unlocker/internal/dashboard/etcdread"
 	"github.com/clustermutex/unlocker/internal/diagnosis"
-	"github.com/clustermutex/unlocker/internal/headline"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
@@ -26,8 +25,13 @@ func (p *Pages) figures(r *app.Request, lock *app.Lock, past []metadata.Ending) 
 	row := lock.Row
 	at := lock.Viewpoint(r.Viewpoint())
 	input := p.headlineInput(r)
-	return []figure{lateFigure(row, at), reportFigure(row, at), progressFigure(row, at),
-		p.unlockFigure(&input, row, at), p.usualFigure(r, past)}
+	when, why := input.AutoUnlock(new(locks.NewHeldLock(row.Name, []*locks.Row{row})))
+	unlock := figure{Label: "unlocked by itself", Value: p.sentenceAt(when, at), Note: p.sentenceAt(why, at)}
+	usual := figure{Label: "usually takes", Value: app.Plain("unknown"), Note: app.Plain("too few holds seen")}
+	if takes, seen := p.usualHold(r, past); seen != "" {
+		usual.Value, usual.Note = app.Plain(takes), app.Plain(seen)
+	}
+	return []figure{lateFigure(row, at), reportFigure(row, at), progressFigure(row, at), unlock, usual}
 }
 
 func lateFigure(row *locks.Row, at app.Viewpoint) figure {
@@ -78,19 +82,6 @@ func progressFigure(row *locks.Row, at app.Viewpoint) figure {
 		f.Value = app.Plain("over ").Time(at.Since(row.LateSince()))
 	}
 	return f
-}
-
-func (p *Pages) unlockFigure(input *headline.Input, row *locks.Row, at app.Viewpoint) figure {
-	when, why := input.AutoUnlock(new(locks.NewHeldLock(row.Name, []*locks.Row{row})))
-	return figure{Label: "unlocked by itself", Value: p.sentenceAt(when, at), Note: p.sentenceAt(why, at)}
-}
-
-func (p *Pages) usualFigure(r *app.Request, past []metadata.Ending) figure {
-	median, holds := p.usualHold(r, past)
-	if holds == "" {
-		return figure{Label: "usually takes", Value: app.Plain("unknown"), Note: app.Plain("too few holds seen")}
-	}
-	return figure{Label: "usually takes", Value: app.Plain(median), Note: app.Plain(holds)}
 }
 
 // usualHold says how long a lock is usually held, and how many holds say so; nothing if too few do.

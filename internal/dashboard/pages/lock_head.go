@@ -140,32 +140,6 @@ func holderText(r *locks.Row, at app.Viewpoint) app.RichText {
 	return s.Plain(".")
 }
 
-// malformedPolicyText says what the unlockers do with a record that lacks a deadline.
-func malformedPolicyText(r *locks.Row, unlockers []protocol.Unlocker) string {
-	var s strings.Builder
-	v := r.Verdict()
-	lacking := r.AlertAt.IsZero() && v.AlertAt.IsZero() || r.AutoUnlockAt.IsZero() && v.AutoUnlockAt.IsZero()
-	if f := diagnosis.CombinePolicies(protocol.Presences(unlockers)); lacking && len(f.PolicyUnknown) > 0 {
-		return policyUnknownText("Whether an unlocker's defaults alert about it or remove it", &f).String()
-	}
-	switch {
-	case r.AlertAt.IsZero() && r.Verdict().AlertAt.IsZero():
-		s.WriteString("It alerts only as a malformed record. ")
-	case r.AlertAt.IsZero():
-		s.WriteString("The default policy alerts at " + app.UTC(r.Verdict().AlertAt) + ". ")
-	}
-	switch {
-	case r.AutoUnlockAt.IsZero() && r.Verdict().AutoUnlockAt.IsZero():
-		s.WriteString("It is never removed automatically, because its deadline cannot be read: an operator must " +
-			"unlock it.")
-	case r.AutoUnlockAt.IsZero():
-		s.WriteString("The default policy removes it at " + app.UTC(r.Verdict().AutoUnlockAt) + ".")
-	default:
-		s.WriteString("It is removed at its deadline, like any other lock.")
-	}
-	return s.String()
-}
-
 // clockOff says how far a holder's clock is off; empty when it is not.
 func clockOff(off time.Duration) string {
 	switch {
@@ -179,19 +153,17 @@ func clockOff(off time.Duration) string {
 
 // skewText says what it means for the lock that its holder's clock differs from the one here; nil if it does not.
 func skewText(r *locks.Row, now time.Time) app.RichText {
-	ahead := r.LockedAt.Sub(now)
-	switch off := r.Verdict().ClockOff; {
+	off := r.Verdict().ClockOff
+	if ahead := r.LockedAt.Sub(now); off == 0 && ahead > 5*time.Second {
+		return app.Plain("clock skew +" + text.Duration(ahead) + ": the holder's clock is ahead of this dashboard's.")
+	}
+	switch {
 	case off < 0:
-		return app.Plain("clock skew -" + text.Duration(-off) +
-			": the holder's clock is behind this dashboard's. The auto-unlock is shown by this dashboard's clock, " +
-			"which is later than the record says.")
+		return app.Plain("clock skew -" + text.Duration(-off) + ": the holder's clock is behind this dashboard's. " +
+			"The auto-unlock is shown by this dashboard's clock, which is later than the record says.")
 	case off > 0:
-		return app.Plain("clock skew +" + text.Duration(off) +
-			": the holder's clock is ahead of this dashboard's. The alert is shown by this dashboard's clock, " +
-			"which is earlier than the record says.")
-	case ahead > 5*time.Second:
-		return app.Plain("clock skew +" + text.Duration(ahead) +
-			": the holder's clock is ahead of this dashboard's.")
+		return app.Plain("clock skew +" + text.Duration(off) + ": the holder's clock is ahead of this dashboard's. " +
+			"The alert is shown by this dashboard's clock, which is earlier than the record says.")
 	}
 	return nil
 }

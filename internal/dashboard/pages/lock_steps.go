@@ -12,13 +12,12 @@ import (
 
 // StepView is a step as the page of a lock shows it: with a link if the caller may take it there, else with commands.
 type StepView struct {
-	Number     string // an exclamation mark for the last resort
-	Title      string
-	Effect     app.RichText
-	Commands   []string
-	Link       Link
-	IsExternal bool
-	WhyNot     string // why there is no link
+	Number   string // an exclamation mark for the last resort
+	Title    string
+	Effect   app.RichText
+	Commands []string
+	Link     Link
+	WhyNot   string // why there is no link
 }
 
 // IsLast reports whether the step is the last resort.
@@ -30,8 +29,7 @@ func (p *Pages) StepViews(r *app.Request, lock *app.Lock, said *headline.Headlin
 	at := lock.Viewpoint(r.Viewpoint())
 	for i := range said.Steps {
 		s := &said.Steps[i]
-		v := StepView{Number: strconv.Itoa(i + 1), Title: s.Title, Effect: p.sentenceAt(s.Effect, at),
-			IsExternal: s.Kind == headline.ReadRunbook}
+		v := StepView{Number: strconv.Itoa(i + 1), Title: s.Title, Effect: p.sentenceAt(s.Effect, at)}
 		v.Link = p.stepLink(r, lock.Row, said, s.Kind)
 		if s.Kind == headline.Force {
 			v.Number = "!"
