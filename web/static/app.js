@@ -30,8 +30,6 @@ const ahead = (t, after) => (t < 0 ? `in ${countdown(-t)}` : after);
 const words = {
   age: short,
   alert: (t) => ahead(t, `${short(t)} ago`),
-  unlock: (t) => (t < 0 ? countdown(-t) : "due"),
-  last: (t) => (t < 0 ? countdown(-t) : "outcome unknown"),
   next: (t) => ahead(t, "due"),
   then: (t) => ahead(t, "was due"),
   over: (t) => "+" + (t < 120000 ? digits(Math.floor(Math.max(0, t) / 1000)) : short(t)),

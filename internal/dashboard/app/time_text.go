@@ -12,7 +12,7 @@ import (
 // TimeText is a time for display: app.js keeps Text current; At is exact.
 type TimeText struct {
 	At time.Time
-	// how app.js goes on with the words: age, alert, unlock, last, next, then, over; empty: not at all
+	// how app.js goes on with the words: age, alert, next, then, over; empty: not at all
 	Kind             string
 	Text             string
 	ScreenReaderText string // instead of a Text that changes every second
@@ -79,32 +79,21 @@ func (v Viewpoint) Alert(t time.Time) *TimeText {
 	}
 }
 
-// Unlock is the time left to the auto-unlock, or by how much it is late.
-func (v Viewpoint) Unlock(t time.Time) *TimeText {
-	switch left := t.Sub(v.Now); {
+// Next is the time left to the auto-unlock, "in 1:42", which becomes "due", or by how much it is late.
+func (v Viewpoint) Next(t time.Time) *TimeText {
+	left := t.Sub(v.Now)
+	switch {
 	case t.IsZero():
 		return nil
-	case left > 0 && v.Stale:
-		return &TimeText{At: t, Kind: "last", Text: text.Countdown(left), ScreenReaderText: screenReaderText(left)}
-	case left > 0:
-		return &TimeText{At: t, Kind: "unlock", Text: text.Countdown(left), ScreenReaderText: screenReaderText(left)}
-	case v.Stale:
+	case left <= 0 && v.Stale:
 		return &TimeText{At: t, Text: "outcome unknown"}
-	default:
+	case left <= 0:
 		return &TimeText{At: t, Kind: "over", Text: text.Overdue(-left), ScreenReaderText: text.Duration(-left) +
 			" late"}
 	}
-}
-
-// Next is unlock for a sentence: "in 1:42", which becomes "due".
-func (v Viewpoint) Next(t time.Time) *TimeText {
-	m := v.Unlock(t)
-	switch {
-	case m == nil:
-	case m.Kind == "unlock":
-		m.Kind, m.Text = "next", "in "+m.Text
-	case m.Kind == "last":
-		m.Kind, m.Text = "then", "in "+m.Text
+	m := &TimeText{At: t, Kind: "next", Text: "in " + text.Countdown(left), ScreenReaderText: screenReaderText(left)}
+	if v.Stale {
+		m.Kind = "then"
 	}
 	return m
 }
