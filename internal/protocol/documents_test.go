@@ -149,6 +149,9 @@ func TestPresenceIsReadAsFarAsPossible(t *testing.T) {
 			}
 		})
 	}
+	if p := protocol.ReadPresence("eu-1", []byte(presence(`"sweep":`+sweep)), 0); p != nil {
+		t.Errorf("read without a lease: %+v", p)
+	}
 	long := protocol.ReadPresence(strings.Repeat("i", 5000), []byte(presence(`"hostname":"`+strings.Repeat("é", 5000)+
 		`","held_back":["`+strings.Repeat("x", 5000)+`"`+strings.Repeat(`,"gap"`, 100)+`]`)), 1)
 	if len(long.ID) > metadata.MaxTextBytes || len(long.Hostname) > metadata.MaxTextBytes || len(long.HeldBack) != 16 ||

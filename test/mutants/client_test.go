@@ -126,7 +126,6 @@ var clientSuites = []suite{
 			"TestClockSetBackRunsNoPeriodAgain"},
 		{"period-begun", `!tick.After(latest.Now.Add(protocol.PresenceTTL+clockTolerance))`, `true`,
 			"TestClockAheadOfAllUnlockersUsesNoPeriodUp"},
-		{"period-left-over", `kv.Lease != 0`, `true`, "TestClockAheadOfAllUnlockersUsesNoPeriodUp"},
 		{"period-back", `failed && o.retryOnError`, `false`, "TestFailedRunUsesUpItsPeriodUnlessGivenBack"},
 		{"period-good-back", `«failed» && o.retryOnError`, `true`, "TestFailedRunUsesUpItsPeriodUnlessGivenBack"},
 		{"period-reset", `clientv3.Compare(clientv3.ModRevision(o.key), "=", l.Token())`, `l.Guard()`,

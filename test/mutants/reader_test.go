@@ -5,6 +5,7 @@ const neverLeft = "TestInconsistenciesAreFound"
 // readerSuites are what people and other programs are told, and the programs themselves.
 var readerSuites = []suite{
 	{"internal/protocol pkg/metadata internal/lockrecord", []fault{
+		{"presence-left-over", `lease == 0`, `false`, "TestPresenceIsReadAsFarAsPossible"},
 		// Keys and values that other clients wrote.
 		{"doc-statement-large", `len(kv.Value) > lockrecord.MaxStatementBytes`, `false`, "TestVectorsOfStatements"},
 		{"doc-statement-key", `s.UUID != uuid`, `false`, "TestStatementForAnotherHoldThanItsKeyIsIgnored"},
