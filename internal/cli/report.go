@@ -88,12 +88,12 @@ func (p *lockReport) lock(l *lockInfo) {
 	case l.row != nil:
 		p.record(&l.Record, l.row, l.diagnosis)
 	case len(l.shares) > 0:
-		p.state(locks.UseOf(l.shares).Display)
+		p.state(locks.SummarizeHolders(l.shares).Display)
 	default:
 		p.row("state", "free: nobody holds it")
 	}
 	if len(l.shares) > 0 {
-		p.row("kind", kindText(locks.UseOf(l.shares).Occupancy))
+		p.row("kind", kindText(locks.SummarizeHolders(l.shares).Occupancy))
 	}
 	firstRows(p, "holder", l.shares, p.holder)
 }

@@ -208,15 +208,16 @@ func (s *Snapshot) Holders(lock string) []*Row {
 	return s.Shares(lock)
 }
 
-// Use is the occupancy of a multi-holder lock, and the worst state of its holders.
-type Use struct {
+// HolderSummary is the occupancy of a multi-holder lock, and the worst state of its holders.
+type HolderSummary struct {
 	protocol.Occupancy
 	Display DisplayState
 	Oldest  time.Time
 }
 
-func UseOf(holders []*Row) Use {
-	u := Use{Display: Held}
+// SummarizeHolders sums up the holders of a lock.
+func SummarizeHolders(holders []*Row) HolderSummary {
+	u := HolderSummary{Display: Held}
 	records := make([]*metadata.Record, len(holders))
 	for i, r := range holders {
 		records[i] = r.Record

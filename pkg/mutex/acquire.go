@@ -151,7 +151,7 @@ func allSeen(events []*clientv3.Event, seen int64) bool {
 // notifyAcquired calls the hook for the end of an acquisition that began at this time.
 func (a *acquisition) notifyAcquired(began time.Time, l *Lock, err error) {
 	defer unlockOnPanic(l)()
-	notify(a.c.opts.Hooks.Acquired, Acquired{Name: a.lock, Context: a.caller, Result: acquireResult(err),
+	notify(a.c.opts.Hooks.AcquireEnded, AcquireEnded{Name: a.lock, Context: a.caller, Result: acquireResult(err),
 		WaitTime: time.Since(began), Lock: l, Err: err})
 }
 

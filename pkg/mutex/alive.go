@@ -222,8 +222,9 @@ func (l *Lock) extend(ctx context.Context, by span, heartbeat bool, progress str
 		return errors.New("its record does not say how long it was taken for: adopt it with AutoUnlockAfter")
 	}
 	defer func(began time.Time) {
-		notify(l.c.opts.Hooks.Extended, Extended{Lock: l, Result: resultOf(err, ResultExtended), Heartbeat: heartbeat,
-			Duration: time.Since(began), Err: err})
+		notify(l.c.opts.Hooks.ExtendEnded,
+			ExtendEnded{Lock: l, Result: resultOf(err, ResultExtended), Heartbeat: heartbeat,
+				Duration: time.Since(began), Err: err})
 	}(time.Now())
 	ctx, cancel := context.WithDeadline(ctx, l.Deadline())
 	defer cancel()

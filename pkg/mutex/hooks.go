@@ -11,21 +11,21 @@ import (
 // has hooks for Prometheus, mutexotel for OpenTelemetry, mutexlog for logs.
 //
 // A hook runs in the goroutine of the call it observes, with no mutex of this package held, so it may use the client;
-// Lock, Alive and Unlock return after it. FinishRequested, MoreTimeGiven, Lost, and Extended of a heartbeat run in
+// Lock, Alive and Unlock return after it. FinishRequested, MoreTimeGiven, Lost, and ExtendEnded of a heartbeat run in
 // goroutines of the client. Hooks of one client may run concurrently. Nothing recovers a panic in a hook: it ends the
-// program, or unwinds the caller. If Acquired panics, its lock is released, because no caller will ever have the
+// program, or unwinds the caller. If AcquireEnded panics, its lock is released, because no caller will ever have the
 // handle.
 type Hooks struct {
 	// Acquiring is called when a Lock or Do begins, before the first request. A wait that never ends is never reported
-	// by Acquired.
+	// by AcquireEnded.
 	Acquiring func(Acquiring)
 
-	// Acquired is called at the end of each Lock, TryLock and Do. It is not called for bad arguments, for
+	// AcquireEnded is called at the end of each Lock, TryLock and Do. It is not called for bad arguments, for
 	// [Client.Adopt], or for holds that are entered again, see [Reentrant].
-	Acquired func(Acquired)
+	AcquireEnded func(AcquireEnded)
 
-	// Extended is called after each Alive and each heartbeat.
-	Extended func(Extended)
+	// ExtendEnded is called after each Alive and each heartbeat.
+	ExtendEnded func(ExtendEnded)
 
 	// FinishRequested is called when the holder of a lock is asked to finish, and again for each later request; see
 	// [Lock.FinishRequested].
@@ -34,12 +34,12 @@ type Hooks struct {
 	// MoreTimeGiven is called when the holder of a lock was given more time; see [Lock.MoreTime].
 	MoreTimeGiven func(MoreTimeGiven)
 
-	// Lost is called when a handle ends without its holder's doing. For each handle that ends, either Lost or Released
-	// is called, except after [Lock.Detach] and [Client.Close].
+	// Lost is called when a handle ends without its holder's doing. For each handle that ends, either Lost or
+	// ReleaseEnded is called, except after [Lock.Detach] and [Client.Close].
 	Lost func(Lost)
 
-	// Released is called after each Unlock that releases a hold, or discovers that it is gone.
-	Released func(Released)
+	// ReleaseEnded is called after each Unlock that releases a hold, or discovers that it is gone.
+	ReleaseEnded func(ReleaseEnded)
 }
 
 // Result is the outcome of a call, as one of a few words: it suits a metric label.
@@ -57,12 +57,12 @@ const (
 	ResultError    Result = "error"    // etcd did not answer in time or refused
 )
 
-// AcquireResults returns the results of [Acquired], to start a time series for each.
+// AcquireResults returns the results of [AcquireEnded], to start a time series for each.
 func AcquireResults() []Result {
 	return []Result{ResultAcquired, ResultHeld, ResultGaveUp, ResultRefused, ResultError}
 }
 
-// ExtendResults returns the results of [Extended].
+// ExtendResults returns the results of [ExtendEnded].
 func ExtendResults() []Result { return []Result{ResultExtended, ResultLost, ResultError} }
 
 // Acquiring reports that a Lock or Do has begun.
@@ -71,8 +71,8 @@ type Acquiring struct {
 	Context context.Context // the caller's, but it also ends with the call
 }
 
-// Acquired reports that a Lock, TryLock or Do has got the lock, or has ended without it.
-type Acquired struct {
+// AcquireEnded reports that a Lock, TryLock or Do has got the lock, or has ended without it.
+type AcquireEnded struct {
 	Name     string          // of the lock, as the caller gave it
 	Context  context.Context // the caller's, which may have ended; for values such as a trace span
 	Result   Result
@@ -81,8 +81,8 @@ type Acquired struct {
 	Err      error         // nil if acquired
 }
 
-// Extended reports that an Alive or a heartbeat has postponed the deadlines, or has failed to.
-type Extended struct {
+// ExtendEnded reports that an Alive or a heartbeat has postponed the deadlines, or has failed to.
+type ExtendEnded struct {
 	Lock      *Lock
 	Result    Result        // extended, lost or error
 	Heartbeat bool          // by a heartbeat, not by Alive
@@ -128,8 +128,8 @@ type Lost struct {
 	Err      *LostError
 }
 
-// Released reports that an Unlock has returned.
-type Released struct {
+// ReleaseEnded reports that an Unlock has returned.
+type ReleaseEnded struct {
 	Lock     *Lock
 	Result   Result        // released, lost, or error: then the release goes on in the background
 	HoldTime time.Duration // since the acquisition was sent, or since the hold was adopted
@@ -140,12 +140,12 @@ type Released struct {
 func (h Hooks) And(others Hooks) Hooks {
 	return Hooks{
 		Acquiring:       both(h.Acquiring, others.Acquiring),
-		Acquired:        both(h.Acquired, others.Acquired),
-		Extended:        both(h.Extended, others.Extended),
+		AcquireEnded:    both(h.AcquireEnded, others.AcquireEnded),
+		ExtendEnded:     both(h.ExtendEnded, others.ExtendEnded),
 		FinishRequested: both(h.FinishRequested, others.FinishRequested),
 		MoreTimeGiven:   both(h.MoreTimeGiven, others.MoreTimeGiven),
 		Lost:            both(h.Lost, others.Lost),
-		Released:        both(h.Released, others.Released),
+		ReleaseEnded:    both(h.ReleaseEnded, others.ReleaseEnded),
 	}
 }
 

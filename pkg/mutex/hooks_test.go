@@ -46,10 +46,10 @@ func (d *diary) want(t *testing.T, lines ...string) {
 
 func (d *diary) hooks() mutex.Hooks {
 	return mutex.Hooks{
-		Acquired: func(e mutex.Acquired) {
+		AcquireEnded: func(e mutex.AcquireEnded) {
 			d.write("%s %s after %v, hold %v, error %v", e.Name, e.Result, e.WaitTime, e.Lock != nil, e.Err != nil)
 		},
-		Extended: func(e mutex.Extended) {
+		ExtendEnded: func(e mutex.ExtendEnded) {
 			d.write("%s %s, heartbeat %v, after %v, error %v", e.Lock.Name(), e.Result, e.Heartbeat, e.Duration,
 				e.Err != nil)
 		},
@@ -57,7 +57,7 @@ func (d *diary) hooks() mutex.Hooks {
 			d.write("%s lost after %v: %s, certain %v", e.Lock.Name(), e.HoldTime.Round(time.Second), e.Reason,
 				e.Err.Certain)
 		},
-		Released: func(e mutex.Released) {
+		ReleaseEnded: func(e mutex.ReleaseEnded) {
 			d.write("%s %s after %v, error %v", e.Lock.Name(), e.Result, e.HoldTime.Round(time.Second), e.Err != nil)
 		},
 	}
@@ -125,7 +125,7 @@ func TestHookReportsARequestToFinish(t *testing.T) {
 func TestHooksMayUseTheClient(t *testing.T) {
 	var locks *mutex.Client
 	hooks := mutex.Hooks{
-		Acquired: func(e mutex.Acquired) {
+		AcquireEnded: func(e mutex.AcquireEnded) {
 			if e.Lock != nil {
 				e.Lock.Alive(context.Background(), "acquired")
 			}
@@ -168,7 +168,7 @@ func TestPanickingHookUnwindsTheCallerAndLeavesNoLock(t *testing.T) {
 			c.LockAll(ctx, names, mutex.Shared())
 		},
 	}, func(t *testing.T, q *fake, call func(context.Context, *mutex.Client)) {
-		hooks := mutex.Hooks{Acquired: func(e mutex.Acquired) {
+		hooks := mutex.Hooks{AcquireEnded: func(e mutex.AcquireEnded) {
 			if e.Name == "b" {
 				panic("hook")
 			}
@@ -210,7 +210,7 @@ func TestOptionsComeFromTheContextOfTheCall(t *testing.T) {
 			}
 			return []mutex.Option{mutex.Attribute("from", value), mutex.Attribute("trace", value)}
 		},
-		Hooks: mutex.Hooks{Acquired: func(e mutex.Acquired) { saw = append(saw, e.Context.Value(key{})) }},
+		Hooks: mutex.Hooks{AcquireEnded: func(e mutex.AcquireEnded) { saw = append(saw, e.Context.Value(key{})) }},
 	}, func(t *testing.T, f *fake, locks *mutex.Client) {
 		ctx := context.WithValue(t.Context(), key{}, "context")
 		locks.Lock(ctx, "a", mutex.Attribute("trace", "call"))

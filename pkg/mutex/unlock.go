@@ -181,8 +181,8 @@ func (l *Lock) releasedMeanwhile() bool {
 }
 
 func (l *Lock) notifyReleased(err error) {
-	notify(l.c.opts.Hooks.Released,
-		Released{Lock: l, Result: resultOf(err, ResultReleased), HoldTime: time.Since(l.began.monotonic), Err: err})
+	notify(l.c.opts.Hooks.ReleaseEnded,
+		ReleaseEnded{Lock: l, Result: resultOf(err, ResultReleased), HoldTime: time.Since(l.began.monotonic), Err: err})
 }
 
 // resultOf returns the result of a call that needs the hold.

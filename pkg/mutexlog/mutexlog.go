@@ -34,13 +34,13 @@ func (h timeless) Handle(ctx context.Context, r slog.Record) error {
 // Hooks returns hooks that write to the logger. Combine them with others: mutexlog.Hooks(l).And(others).
 func Hooks(l *slog.Logger) mutex.Hooks {
 	return mutex.Hooks{
-		Acquired: func(e mutex.Acquired) { acquired(l, e) },
-		Extended: func(e mutex.Extended) { extended(l, e) },
-		Released: func(e mutex.Released) { released(l, e) },
+		AcquireEnded: func(e mutex.AcquireEnded) { acquired(l, e) },
+		ExtendEnded:  func(e mutex.ExtendEnded) { extended(l, e) },
+		ReleaseEnded: func(e mutex.ReleaseEnded) { released(l, e) },
 	}
 }
 
-func acquired(l *slog.Logger, e mutex.Acquired) {
+func acquired(l *slog.Logger, e mutex.AcquireEnded) {
 	waited := slog.Duration("waited", e.WaitTime)
 	switch e.Result {
 	case mutex.ResultAcquired:
@@ -54,7 +54,7 @@ func acquired(l *slog.Logger, e mutex.Acquired) {
 	}
 }
 
-func extended(l *slog.Logger, e mutex.Extended) {
+func extended(l *slog.Logger, e mutex.ExtendEnded) {
 	switch {
 	case e.Result == mutex.ResultExtended:
 		write(l, slog.LevelDebug, "lock extended", nil, append(about(e.Lock), slog.Bool("heartbeat", e.Heartbeat))...)
@@ -63,7 +63,7 @@ func extended(l *slog.Logger, e mutex.Extended) {
 	}
 }
 
-func released(l *slog.Logger, e mutex.Released) {
+func released(l *slog.Logger, e mutex.ReleaseEnded) {
 	attributes := append(about(e.Lock), slog.Duration("held", e.HoldTime))
 	switch e.Result {
 	case mutex.ResultReleased:

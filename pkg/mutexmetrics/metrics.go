@@ -166,7 +166,8 @@ func (m *Metrics) all() []prometheus.Collector {
 // Hooks returns hooks that feed the metrics. Combine them with others: metrics.Hooks().And(others).
 func (m *Metrics) Hooks() mutex.Hooks {
 	return mutex.Hooks{
-		Acquiring: m.acquiring, Acquired: m.acquired, Extended: m.extended, Lost: m.lose, Released: m.released,
+		Acquiring: m.acquiring, AcquireEnded: m.acquired, ExtendEnded: m.extended, Lost: m.lose,
+		ReleaseEnded: m.released,
 		FinishRequested: func(e mutex.FinishRequested) {
 			m.asked.WithLabelValues(m.groups.labels(e.Lock.Name())...).Inc()
 		},
@@ -186,7 +187,7 @@ func during(ctx context.Context, g prometheus.Gauge) {
 	context.AfterFunc(ctx, g.Dec)
 }
 
-func (m *Metrics) acquired(e mutex.Acquired) {
+func (m *Metrics) acquired(e mutex.AcquireEnded) {
 	labels := m.groups.labels(e.Name)
 	m.acquisitions.WithLabelValues(with(labels, string(e.Result))...).Inc()
 	if e.Result != mutex.ResultAcquired && e.Result != mutex.ResultGaveUp {
@@ -200,13 +201,13 @@ func (m *Metrics) acquired(e mutex.Acquired) {
 	}
 }
 
-func (m *Metrics) extended(e mutex.Extended) {
+func (m *Metrics) extended(e mutex.ExtendEnded) {
 	m.extensions.WithLabelValues(with(m.groups.labels(e.Lock.Name()), string(e.Result))...).Inc()
 }
 
 func (m *Metrics) lose(e mutex.Lost) { m.ended(e.Lock, e.Reason, e.HoldTime) }
 
-func (m *Metrics) released(e mutex.Released) {
+func (m *Metrics) released(e mutex.ReleaseEnded) {
 	m.releases.WithLabelValues(with(m.groups.labels(e.Lock.Name()), string(e.Result))...).Inc()
 	var reason mutex.LostReason
 	if lost, isLost := errors.AsType[*mutex.LostError](e.Err); isLost {

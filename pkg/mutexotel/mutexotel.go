@@ -100,13 +100,13 @@ func TraceAttributes(ctx context.Context) []mutex.Option {
 // Hooks returns hooks that make the spans and metrics. Combine them with others: telemetry.Hooks().And(others).
 func (t *Telemetry) Hooks() mutex.Hooks {
 	return mutex.Hooks{
-		Acquired: t.acquired, Lost: t.lost, Released: t.released,
+		AcquireEnded: t.acquired, Lost: t.lost, ReleaseEnded: t.released,
 		FinishRequested: func(e mutex.FinishRequested) { t.addEvent(e.Lock, "asked to finish") },
 		MoreTimeGiven:   func(e mutex.MoreTimeGiven) { t.addEvent(e.Lock, "given more time") },
 	}
 }
 
-func (t *Telemetry) acquired(e mutex.Acquired) {
+func (t *Telemetry) acquired(e mutex.AcquireEnded) {
 	now := time.Now()
 	result := attributeResult.String(string(e.Result))
 	ctx, span := t.tracer.Start(e.Context, "lock wait", trace.WithTimestamp(now.Add(-e.WaitTime)),
@@ -171,7 +171,7 @@ func (t *Telemetry) lost(e mutex.Lost) {
 	t.recordHold(e.Lock, string(mutex.ResultLost), e.Reason, e.HoldTime)
 }
 
-func (t *Telemetry) released(e mutex.Released) {
+func (t *Telemetry) released(e mutex.ReleaseEnded) {
 	var reason mutex.LostReason
 	if lost, isLost := errors.AsType[*mutex.LostError](e.Err); isLost {
 		reason = lost.Reason()

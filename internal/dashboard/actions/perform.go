@@ -345,7 +345,8 @@ func (h *Handler) tellEnd(r *app.Request, p *app.HTTPError, asked Request, now m
 	}
 	switch {
 	case len(now.Fields) == 0 && len(r.Snapshot().Shares(asked.Name)) > 0:
-		p.Detail += ". The lock is now shared: " + locks.UseOf(r.Snapshot().Shares(asked.Name)).Describe() + "."
+		p.Detail += ". The lock is now shared: " + locks.SummarizeHolders(r.Snapshot().Shares(asked.Name)).Describe() +
+			"."
 	case len(now.Fields) == 0:
 		p.Detail += ". Nobody holds the lock now."
 	case now.Token == 0:

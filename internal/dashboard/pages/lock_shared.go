@@ -21,7 +21,7 @@ type sharedPage struct {
 const maxSharers = 100
 
 func (p *Pages) shared(r *app.Request, lock *app.Lock) (app.Answer, error) {
-	u := locks.UseOf(lock.Shares)
+	u := locks.SummarizeHolders(lock.Shares)
 	v := sharedPage{lockFrame: p.lockFrame(r, lock), State: u.Display, Use: u.Describe(), Other: u.OtherLimit}
 	v.AutoRefresh = true
 	v.Headline = p.unnamedHeadlineOf(r, lock)
@@ -56,7 +56,7 @@ func MultiHolderLockOf(r *app.Request, row *locks.Row) *MultiHolderLock {
 	}
 	w := &MultiHolderLock{Name: lock, URL: r.App.URLs.Lock(lock, "")}
 	if holders := r.Snapshot().Shares(lock); len(holders) > 0 {
-		w.Use = locks.UseOf(holders).Describe()
+		w.Use = locks.SummarizeHolders(holders).Describe()
 	}
 	return w
 }

@@ -147,7 +147,7 @@ func (p *Pages) contentionOf(lock string, holders []*locks.Row, at app.Viewpoint
 		}
 		return c
 	}
-	use := locks.UseOf(holders)
+	use := locks.SummarizeHolders(holders)
 	c.State = use.Display
 	c.Use = use.Describe()
 	c.Held = at.Lasting(use.Oldest)
