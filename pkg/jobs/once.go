@@ -44,7 +44,8 @@ func LockOptions(opts ...mutex.Option) Option {
 // whole milliseconds: take it from the schedule, so that all replicas compute the same.
 //
 // The first call to write the tick gets it, in the transaction that takes the lock. fn runs under the lock, as in
-// [mutex.Client.Do]. Ticks only go forward: once a tick is taken, no earlier one is.
+// [mutex.Client.Do]. Ticks only go forward: once a tick is taken, no earlier one is. So a tick may be skipped if clocks
+// differ by more than the distance of two ticks, or if the run of the one before takes longer than that.
 //
 //   - false and nil: the tick, or a later one, is taken. [LastPeriod] says by whom.
 //   - false and a [*mutex.HeldError]: the lock is held, for instance by the run of an earlier tick. This tick is not
