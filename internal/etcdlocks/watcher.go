@@ -1,6 +1,7 @@
 package etcdlocks
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -115,12 +116,9 @@ func (w *Watcher) Locks() []*locks.Leased {
 			delete(w.holds, key)
 		}
 	}
-	w.locks = make([]*locks.Leased, 0, len(found))
-	for _, l := range found {
-		w.locks = append(w.locks, l)
-	}
+	w.locks = slices.AppendSeq([]*locks.Leased{}, maps.Values(found))
 	slices.SortFunc(w.locks, func(a, b *locks.Leased) int {
-		return strings.Compare(a.Name+"\x00"+a.Key, b.Name+"\x00"+b.Key)
+		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Key, b.Key))
 	})
 	return w.locks
 }

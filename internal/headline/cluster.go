@@ -116,7 +116,7 @@ func (c *Input) allIsWell(l *locks.HeldLock) Headline {
 	}
 	lead = lead.Say(text.Thousands(c.Held) + pick(c.Held == 1, " lock, ", " locks, "))
 	if l == nil {
-		return Headline{Class: locks.ClassCalm, Lead: lead.Say("no waiters.")}
+		return Headline{Class: locks.ClassCalm, Lead: lead.Say(pick(c.Waiting == 0, "no waiters.", waiting(c.Waiting)+"."))}
 	}
 	v := c.about(l)
 	lead = lead.Say(waiting(c.Waiting))

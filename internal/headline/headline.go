@@ -40,7 +40,7 @@ type Input struct {
 // snapshot is up to date.
 func InputOf(s *locks.Snapshot, running []metadata.Presence, now time.Time) Input {
 	return Input{Now: now, Running: running, Combined: s.Combined, Held: len(s.Rows), Leased: len(s.Leased),
-		Waiting: s.All.Waiting - s.LeasedWaiters(),
+		Waiting: s.All.Waiting,
 		Cycles:  s.Cycles(), Ranking: s.Ranking(), Inconsistent: s.Inconsistent()}
 }
 

@@ -36,20 +36,7 @@ type Leased struct {
 }
 
 // HeldSince returns since when the lock has been held at least.
-func (l *Leased) HeldSince() time.Time {
-	if l.Since.IsZero() {
-		return l.Seen
-	}
-	return l.Since
-}
-
-// LastKeepAlive returns when the lease was kept alive for the last time; zero = unknown.
-func (l *Leased) LastKeepAlive() time.Time {
-	if l.Expires.IsZero() {
-		return time.Time{}
-	}
-	return l.Expires.Add(-l.TTL)
-}
+func (l *Leased) HeldSince() time.Time { return cmp.Or(l.Since, l.Seen) }
 
 // Fact is something that is known of a lock, in words.
 type Fact struct{ Label, Text string }
@@ -70,9 +57,9 @@ func (l *Leased) Facts(now time.Time) []Fact {
 	lease := "time unknown: " + cmp.Or(l.Why, "not read yet")
 	if !l.Expires.IsZero() {
 		lease = fmt.Sprintf("for %s, kept alive %s, ends %s unless it is kept alive again", text.Duration(l.TTL),
-			text.Relative(l.LastKeepAlive(), now), text.Relative(l.Expires, now))
+			text.Relative(l.Expires.Add(-l.TTL), now), text.Relative(l.Expires, now))
 	}
-	value := cmp.Or(text.Visible(l.Value), "none")
+	value := cmp.Or(text.Visible(l.Value), "no text")
 	return []Fact{{"state", kind}, {"value", value}, {"key", text.Visible(l.Key)}, {"since", since},
 		{"lease", strconv.FormatInt(l.Lease, 16) + ", " + text.Prose(lease)}}
 }
@@ -101,26 +88,9 @@ func NewLeasedRow(l *Leased, now time.Time) *Row {
 	return r
 }
 
-// leasedRows returns the rows of the locks of other libraries, by name.
-func leasedRows(all []*Leased, now time.Time) []*Row {
-	rows := make([]*Row, len(all))
-	for i, l := range all {
-		rows[i] = NewLeasedRow(l, now)
-	}
-	return rows
-}
-
 // LeasedNamed returns the locks of other libraries with this name: a queue, a single key, or both.
 func (s *Snapshot) LeasedNamed(name string) []*Row {
-	from, found := rowNamed(s.Leased, name)
-	if !found {
-		return nil
-	}
-	to := from + 1
-	for to < len(s.Leased) && s.Leased[to].Name == name {
-		to++
-	}
-	return s.Leased[from:to]
+	return slices.DeleteFunc(slices.Clone(s.Leased), func(r *Row) bool { return r.Name != name })
 }
 
 // everyRow returns the rows of all locks.
@@ -129,12 +99,4 @@ func (s *Snapshot) everyRow() []*Row {
 		return s.Rows
 	}
 	return slices.Concat(s.Rows, s.Leased)
-}
-
-// LeasedWaiters returns how many wait for locks of other libraries.
-func (s *Snapshot) LeasedWaiters() (n int) {
-	for _, r := range s.Leased {
-		n += r.Waiters
-	}
-	return n
 }

@@ -118,7 +118,9 @@ func build(in Input, at staleness.Moment, known []*Row) *Snapshot {
 			s.troubled = append(s.troubled, r)
 		}
 	}
-	s.Leased = leasedRows(in.Leased, at.Wall)
+	for _, l := range in.Leased {
+		s.Leased = append(s.Leased, NewLeasedRow(l, at.Wall))
+	}
 	s.All = countsOf(s.everyRow())
 	s.All.Waiting = 0 // also for locks that nobody holds
 	for _, queue := range waiting {

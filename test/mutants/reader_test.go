@@ -4,6 +4,12 @@ const neverLeft = "TestInconsistenciesAreFound"
 
 // readerSuites are what people and other programs are told, and the programs themselves.
 var readerSuites = []suite{
+	{"internal/etcdlocks", []fault{
+		{"leased-queued", "if t.Key = own; «kv.IsQueued()» {", `false`, "TestLocksOfRealClientsAreFound"},
+		{"leased-ours", "«!w.isOurs(kv.Key)» &&", `true`, "TestLocksOfRealClientsAreFound"},
+		{"leased-since", "if «len(after) > 0» {", `false`, "TestOnlyWatchedBeginningsAreKnown"},
+		{"leased-released", `at.Before(l.expires.Add(-slack))`, `true`, "TestEndsAreToldAsFarAsTheyAreKnown"},
+	}},
 	{"internal/protocol pkg/metadata internal/lockrecord", []fault{
 		{"presence-left-over", `lease == 0`, `false`, "TestPresenceIsReadAsFarAsPossible"},
 		// Keys and values that other clients wrote.
