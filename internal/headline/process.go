@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -21,7 +22,7 @@ func lookCommands(r *metadata.Record) (list []string) {
 	pod, machine := place(r)
 	if pod != "" {
 		list = append(list, "kubectl get pod "+pod, "kubectl logs --since=30m "+pod)
-		if r.Alive != nil {
+		if r.Alive != nil && !diagnosis.Suspected(r) {
 			slices.Reverse(list)
 		}
 	}

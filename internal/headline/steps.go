@@ -58,7 +58,7 @@ func (c *Input) describe(l *locks.HeldLock, kinds []StepKind) (steps []Step) {
 		if !c.makesSense(l, kind) {
 			continue
 		}
-		s.Title, s.Effect = c.words(l, kind)
+		s.Title, s.Effect = words(l, kind)
 		s.Commands = commands(l.Record, kind)
 		steps = append(steps, s)
 	}
@@ -82,16 +82,19 @@ func (c *Input) makesSense(l *locks.HeldLock, kind StepKind) bool {
 }
 
 // words say when the step is right, and what it does and costs.
-func (c *Input) words(l *locks.HeldLock, kind StepKind) (title string, effect sentence) {
+func words(l *locks.HeldLock, kind StepKind) (title string, effect sentence) {
 	switch kind {
 	case LookAtCycle:
 		return "Who waits for whom?", effect.Say("When one of them gives up or ends, the others go on.")
 	case ReadRunbook:
 		return "Why is it still there?", effect.Say("The runbook says what keeps unlockers from removing it.")
 	case SeeProblems:
+		if l.Misplaced {
+			effect = effect.Say("Nothing removes it but you, once no process works under it. ")
+		}
 		return "What is wrong with the record?", effect.Say("Fix the client that wrote it.")
 	case LookAtLock:
-		return c.lookWords(l)
+		return lookWords(l.Record)
 	case GiveTime:
 		effect = effect.Say("Alert and auto-unlock move ahead.")
 		if l.Waiters > 0 {
@@ -108,25 +111,20 @@ func (c *Input) words(l *locks.HeldLock, kind StepKind) (title string, effect se
 		return "It hangs: end it", effect.Say("Its end releases the lock. After a hard kill, a witness or the " +
 			"deadline does.")
 	}
-	return c.forceWords(l)
+	return forceWords(l)
 }
 
-func (c *Input) lookWords(l *locks.HeldLock) (title string, effect sentence) {
+func lookWords(r *metadata.Record) (title string, effect sentence) {
 	switch {
-	case diagnosis.Suspected(l.Record):
+	case diagnosis.Suspected(r):
 		return "Is it dead?", effect.Say("A witness suspects it, without proof.")
-	case l.Class == locks.ClassSilent:
-		return "Is it working?", effect.Say("Silence alone proves nothing.")
-	case l.Class != locks.ClassLate || diagnosis.ReportsProgress(l.Record):
-		return "Is it working?", effect.Say("Looking changes nothing.")
-	case isRun(l.Record):
-		return "Is it working?",
-			effect.Say("Its heartbeat comes from mutexctl run, and proves nothing about the command.")
+	case isRun(r):
+		return "Is it working?", effect.Say("Heartbeats come from mutexctl run, and prove nothing about the command.")
 	}
-	return "Is it working?", effect.Say("A heartbeat proves nothing about the work.")
+	return "Is it working?", effect.Say("Neither heartbeats nor silence prove anything about its work.")
 }
 
-func (c *Input) forceWords(l *locks.HeldLock) (title string, effect sentence) {
+func forceWords(l *locks.HeldLock) (title string, effect sentence) {
 	switch r := l.Record; {
 	case r.Token == 0:
 		return "Nobody holds it: remove the keys", effect.Say("Whoever holds it by then keeps it.")

@@ -217,7 +217,7 @@ func endedPart(cause string) string {
 	case metadata.CausePodNeverSeen:
 		return "its pod has not been seen"
 	case metadata.CauseNodeNotReady:
-		return "the node of its pod is not ready"
+		return "the node of its pod fell silent"
 	}
 	return ""
 }

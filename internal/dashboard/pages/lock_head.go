@@ -96,20 +96,6 @@ func (p *Pages) incident(v *lockPage, r *app.Request, row *locks.Row) string {
 		}
 		lines = append(lines, text.Visible(at))
 	}
-	if n := v.Queue.N; n > 0 {
-		var who []string
-		for _, w := range v.Queue.First[:min(n, maxWaitersEach)] {
-			one := processText(w.Owner, w.Host, 0).String()
-			if w.Since != nil {
-				one += " (" + w.Since.Text + ")"
-			}
-			who = append(who, one)
-		}
-		if more := n - len(who); more > 0 {
-			who = append(who, "and "+text.Thousands(more)+" more")
-		}
-		lines = append(lines, "Waiting: "+strings.Join(who, ", "))
-	}
 	lines = append(lines, "Time: "+app.UTC(v.Viewpoint.AsOf))
 	if url := p.app.URLs.Lock(row.Name, row.UUID); url != "" {
 		lines = append(lines, r.Caller.Origin+url)
