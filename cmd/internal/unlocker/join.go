@@ -68,8 +68,12 @@ func join(o options, etcd *clientv3.Client, log zerolog.Logger) (*components, er
 			Leased:       r.others.Locks,
 			Explain:      etcdconn.Explain, Log: log,
 		})
-	own := diagnosis.CombinedPolicy{Policy: o.sweeper.Policy}
-	snapshots := r.view.Snapshots(func() diagnosis.CombinedPolicy { return own })
+	snapshots := r.view.Snapshots(func() diagnosis.CombinedPolicy {
+		// states by our own policy; what resolves itself by all unlockers, as on the dashboard
+		running := diagnosis.CombinePolicies(protocol.Presences(r.view.Unlockers()))
+		running.Policy = o.sweeper.Policy
+		return running
+	})
 	excluded, err := text.NewGlobs(o.sweeper.Exclude...)
 	if err != nil {
 		return nil, err
