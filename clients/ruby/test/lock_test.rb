@@ -124,7 +124,7 @@ class LockingTest < LockTest
 
   def test_inspecting_a_client_reveals_no_secrets
     locks = client(user: "billing", password: "secret")
-    assert_equal %i[campaign inspect leader lock lock_all once_per owner],
+    assert_equal %i[adopt campaign inspect leader lock lock_all once_at once_per owner reserve],
                  Client.public_instance_methods(false).grep_v(/__/).sort
     assert_equal '#<ClusterMutex::Client owner="billing">', locks.inspect
     assert_equal %i[Attempt Gateway Session], %i[Attempt Gateway Session] - ClusterMutex.constants
