@@ -24,9 +24,8 @@ func (a *app) etcdLocksFlag(cmd *cobra.Command) { flags.EtcdLocks(cmd.Flags(), &
 // otherLocks returns a watcher of the locks of other libraries below these prefixes.
 func (s *session) otherLocks(prefixes []string,
 	ended func(*locks.Leased, *metadata.Ending)) *etcdlocks.Watcher {
-	return etcdlocks.New(prefixes, s.layout, etcdlocks.Source{List: s.store.ListPrefix,
-		Watch: s.store.WatchPrefix, Lease: s.store.ReadLease, Explain: etcdconn.Explain},
-		etcdlocks.Options{OnEnded: ended, Log: s.log})
+	return etcdlocks.New(prefixes, s.layout, s.store, etcdlocks.Options{Explain: etcdconn.Explain, OnEnded: ended,
+		Log: s.log})
 }
 
 // loadOtherLocks reads the locks of other libraries below the prefixes once.

@@ -142,9 +142,9 @@ func (o *listOptions) listLocks(ctx context.Context, all *snapshot, now time.Tim
 func (o *listOptions) leavesOut(r *locks.Row, by *diagnosis.CombinedPolicy, now time.Time) bool {
 	switch {
 	case o.due:
-		return r.Misplaced || by.Excludes(r.Name) || !isDue(r.Record, by.Policy, now)
+		return r.Misplaced || r.Leased != nil || by.Excludes(r.Name) || !isDue(r.Record, by.Policy, now)
 	case o.format.String() == term.NameFormat: // names are input for other commands
-		return r.Misplaced
+		return r.Misplaced || r.Leased != nil
 	}
 	return false
 }

@@ -28,8 +28,9 @@ func TestLocksOfOtherLibrariesAreShownAsWhatTheyAre(t *testing.T) {
 			"etcdctl lease revoke 7e1|The lease ends with 3 keys",
 		"/lock?name=theirs/y": "one key with a lease, a lock or something registered|" +
 			"7e3, time unknown: permission denied",
-		"/waiting":  `theirs/x|node-8`,
-		"/timeline": `node-7: at least 12m from`,
+		"/api/v1/lock?name=theirs/x": "Another lock library holds theirs/x: nothing here ends it.",
+		"/waiting":                   `theirs/x|node-8`,
+		"/timeline":                  `node-7: at least 12m from`,
 	} {
 		body := get(d, path).Body.String()
 		for word := range strings.SplitSeq(words, "|") {

@@ -29,8 +29,7 @@ func TestMain(m *testing.M) { etcdtest.Main(m) }
 func loaded(t *testing.T, etcd *clientv3.Client, prefixes ...string) (lines []string) {
 	t.Helper()
 	store := lockstore.New(etcd, protocol.DefaultLayout())
-	w := etcdlocks.New(prefixes, protocol.DefaultLayout(), etcdlocks.Source{List: store.ListPrefix,
-		Watch: store.WatchPrefix, Lease: store.ReadLease, Explain: etcdconn.Explain}, etcdlocks.Options{})
+	w := etcdlocks.New(prefixes, protocol.DefaultLayout(), store, etcdlocks.Options{Explain: etcdconn.Explain})
 	if err := w.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -123,22 +122,24 @@ type fake struct {
 	ends  []string
 }
 
+func (f *fake) ListPrefix(_ context.Context, _ string, _ int64, each func(protocol.KV)) (int64, error) {
+	each(protocol.KV{Key: "app/old/a", Lease: 10, CreateRevision: 5, ModRevision: 5})
+	return 5, nil
+}
+
+func (f *fake) WatchPrefix(ctx context.Context, _ string, _ int64, each func(int64, []protocol.Event)) error {
+	f.each = each
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (f *fake) ReadLease(context.Context, int64) (protocol.Lease, error) { return f.lease, nil }
+
 func (f *fake) watcher() *etcdlocks.Watcher {
-	return etcdlocks.New([]string{"app/"}, protocol.DefaultLayout(), etcdlocks.Source{
-		List: func(_ context.Context, _ string, _ int64, each func(protocol.KV)) (int64, error) {
-			each(protocol.KV{Key: "app/old/a", Lease: 10, CreateRevision: 5, ModRevision: 5})
-			return 5, nil
-		},
-		Watch: func(ctx context.Context, _ string, _ int64, each func(int64, []protocol.Event)) error {
-			f.each = each
-			<-ctx.Done()
-			return ctx.Err()
-		},
-		Lease:   func(context.Context, int64) (protocol.Lease, error) { return f.lease, nil },
-		Explain: error.Error,
-	}, etcdlocks.Options{OnEnded: func(r *locks.Leased, e *metadata.Ending) {
-		f.ends = append(f.ends, fmt.Sprintf("%s %q", r.Name, e.Cause))
-	}})
+	return etcdlocks.New([]string{"app/"}, protocol.DefaultLayout(), f, etcdlocks.Options{Explain: error.Error,
+		OnEnded: func(r *locks.Leased, e *metadata.Ending) {
+			f.ends = append(f.ends, fmt.Sprintf("%s %q", r.Name, e.Cause))
+		}})
 }
 
 func (f *fake) put(key string, lease, revision int64) {

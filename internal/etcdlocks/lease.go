@@ -88,12 +88,12 @@ func (w *Watcher) readDue(ctx context.Context, limit int) {
 }
 
 func (w *Watcher) readLease(ctx context.Context, id int64) {
-	found, err := w.source.Lease(ctx, id)
+	found, err := w.source.ReadLease(ctx, id)
 	read := &lease{Lease: found, read: time.Now()}
 	read.expires = read.read.Add(max(0, found.Left))
 	if err != nil {
 		read.expires = time.Time{}
-		read.why = w.source.Explain(err)
+		read.why = w.opt.Explain(err)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -8,13 +8,11 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// Source is how etcd is read: methods of a lockstore.Store.
-type Source struct {
-	List  func(ctx context.Context, prefix string, revision int64, each func(protocol.KV)) (int64, error)
-	Watch func(ctx context.Context, prefix string, after int64,
-		each func(revision int64, events []protocol.Event)) error
-	Lease   func(ctx context.Context, lease int64) (protocol.Lease, error)
-	Explain func(error) string
+// Source is how etcd is read: by a lockstore.Store.
+type Source interface {
+	ListPrefix(ctx context.Context, prefix string, revision int64, each func(protocol.KV)) (int64, error)
+	WatchPrefix(ctx context.Context, prefix string, after int64, each func(int64, []protocol.Event)) error
+	ReadLease(ctx context.Context, lease int64) (protocol.Lease, error)
 }
 
 // below returns the keys below a prefix as tickets.
@@ -22,7 +20,7 @@ func (w *Watcher) below(prefix string) lockview.Source {
 	return lockview.Source{
 		List: func(ctx context.Context, each func(protocol.KV)) (int64, error) {
 			kept := 0
-			return w.source.List(ctx, prefix, 0, func(kv protocol.KV) {
+			return w.source.ListPrefix(ctx, prefix, 0, func(kv protocol.KV) {
 				if t, ok := ticket(w.own, kv); ok && !w.isOurs(kv.Key) && kept < maxKeys {
 					kept++
 					each(t)
@@ -30,7 +28,7 @@ func (w *Watcher) below(prefix string) lockview.Source {
 			})
 		},
 		Watch: func(ctx context.Context, after int64, each func(int64, []protocol.Event)) error {
-			return w.source.Watch(ctx, prefix, after, func(revision int64, events []protocol.Event) {
+			return w.source.WatchPrefix(ctx, prefix, after, func(revision int64, events []protocol.Event) {
 				w.apply(w.views[prefix], w.tickets(events), func(tickets []protocol.Event) { each(revision, tickets) })
 			})
 		},

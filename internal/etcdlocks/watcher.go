@@ -20,9 +20,10 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// Options are the optional settings of a Watcher.
+// Options are the settings of a Watcher.
 type Options struct {
-	// OnEnded is called for every hold whose end was watched. The cause of the ending is empty if it is not known.
+	Explain func(error) string // turns an error of the source into a sentence for operators
+	// OnEnded is called for every hold whose end was watched. The cause of the ending is empty if it is not known. Optional.
 	OnEnded func(*locks.Leased, *metadata.Ending)
 	Log     zerolog.Logger
 }
@@ -56,7 +57,7 @@ func New(prefixes []string, own protocol.Layout, s Source, o Options) *Watcher {
 	for _, prefix := range prefixes {
 		covered := func(by string) bool { return by != prefix && by != "" && strings.HasPrefix(prefix, by) }
 		if prefix != "" && !slices.ContainsFunc(prefixes, covered) {
-			w.views[prefix] = lockview.New(own, w.below(prefix), lockview.Options{Explain: s.Explain,
+			w.views[prefix] = lockview.New(own, w.below(prefix), lockview.Options{Explain: o.Explain,
 				Log: o.Log.With().Str("prefix", prefix).Logger()})
 		}
 	}

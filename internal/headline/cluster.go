@@ -116,7 +116,8 @@ func (c *Input) allIsWell(l *locks.HeldLock) Headline {
 	}
 	lead = lead.Say(text.Thousands(c.Held) + pick(c.Held == 1, " lock, ", " locks, "))
 	if l == nil {
-		return Headline{Class: locks.ClassCalm, Lead: lead.Say(pick(c.Waiting == 0, "no waiters.", waiting(c.Waiting)+"."))}
+		lead = lead.Say(pick(c.Waiting == 0, "no waiters.", waiting(c.Waiting)+"."))
+		return Headline{Class: locks.ClassCalm, Lead: lead}
 	}
 	v := c.about(l)
 	lead = lead.Say(waiting(c.Waiting))

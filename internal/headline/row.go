@@ -78,10 +78,10 @@ func ended(s *metadata.Statement) sentence {
 // Outcome says in a few words what happens to a hold if nobody acts.
 func (c *Input) Outcome(r *locks.Row) (s sentence) {
 	l := &locks.HeldLock{Row: r, Lock: r.Name}
-	if r.Leased != nil && !r.Leased.Expires.IsZero() {
-		return s.Say("lease ends ").Until(r.Leased.Expires).Say(" if silent")
+	if r.Leased != nil {
+		return leaseEnd(r.Leased)
 	}
-	never := r.UnlockAt().IsZero() || r.Leased != nil || r.Misplaced || c.whyNeverRemoved(l) != ""
+	never := r.UnlockAt().IsZero() || r.Misplaced || c.whyNeverRemoved(l) != ""
 	switch {
 	case alertsFirst(r, never):
 		return s.Say("alert ").Until(r.Verdict().AlertAt)
@@ -101,6 +101,14 @@ func (c *Input) Outcome(r *locks.Row) (s sentence) {
 		s = s.Say(" if silent")
 	}
 	return s
+}
+
+// leaseEnd says when a lock of another library ends by itself.
+func leaseEnd(l *locks.Leased) (s sentence) {
+	if l.Expires.IsZero() {
+		return s.Say("lease unread")
+	}
+	return s.Say("lease ends ").Until(l.Expires).Say(" if silent")
 }
 
 // alertsFirst reports whether the next that happens to a hold by itself is its alert.

@@ -49,8 +49,7 @@ func connect(o options, layout protocol.Layout, log zerolog.Logger) (*components
 	r.health = etcdconn.NewHealthMonitor(r.client, o.etcd.RequestTimeout, log)
 	r.faults = &etcdconn.FaultMonitor{Etcd: r.client, Prefix: layout.Prefix(), Log: log,
 		IsUsable: func() bool { return r.view.Fresh().Synced }}
-	r.others = etcdlocks.New(o.others, layout, etcdlocks.Source{List: r.store.ListPrefix, Watch: r.store.WatchPrefix,
-		Lease: r.store.ReadLease, Explain: etcdconn.Explain}, etcdlocks.Options{Log: log,
+	r.others = etcdlocks.New(o.others, layout, r.store, etcdlocks.Options{Explain: etcdconn.Explain, Log: log,
 		OnEnded: func(l *locks.Leased, ending *metadata.Ending) { r.pages.Ended(l.Record(), ending) }})
 	r.watch(layout, log)
 	return r, nil

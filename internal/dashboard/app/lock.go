@@ -46,6 +46,10 @@ type Lock struct {
 func (s *App) ReadHeldLock(r *Request) (*Lock, error) {
 	l, err := s.ReadLock(r)
 	if err == nil && l.Free() {
+		if len(r.Snapshot().LeasedNamed(l.Name)) > 0 {
+			return nil, &HTTPError{Status: http.StatusNotFound, Code: "not_found", Title: "Leased", Name: l.Name,
+				Detail: "Another lock library holds " + text.Visible(l.Name) + ": nothing here ends it."}
+		}
 		return nil, s.notHeld(l, r.Snapshot().DelaysOf(l.Name))
 	}
 	return l, err
