@@ -13,7 +13,7 @@ import (
 
 func main() {
 	format := flags.LogFormat("MUTEXDASH", os.Args[1:])
-	os.Exit(daemon.Main("mutexdash", format, daemon.Reloadable(func(ctx context.Context) error {
+	os.Exit(daemon.Main("mutexdash", format, func(ctx context.Context) error {
 		return flags.Execute(ctx, mutexdash.Command(), os.Args[1:])
-	})))
+	}))
 }

@@ -13,7 +13,7 @@ import (
 
 func main() {
 	format := flags.LogFormat("UNLOCKER", os.Args[1:])
-	os.Exit(daemon.Main("unlocker", format, daemon.Reloadable(func(ctx context.Context) error {
+	os.Exit(daemon.Main("unlocker", format, func(ctx context.Context) error {
 		return flags.Execute(ctx, unlocker.Command(), os.Args[1:])
-	})))
+	}))
 }

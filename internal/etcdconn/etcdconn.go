@@ -2,14 +2,11 @@ package etcdconn
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
 	"math"
-	"net"
 	"net/http"
-	"os"
 	"strings"
 	"sync"
 	"time"
@@ -21,12 +18,13 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials"
 
 	"github.com/clustermutex/unlocker/internal/etcdconn/anymember"
 )
 
 // New returns a client without waiting for etcd: an unreachable etcd is no error. More dial options add observers, such
-// as [RequestMetrics] and [Connections].
+// as [RequestMetrics].
 func New(s Settings, log zerolog.Logger, more ...grpc.DialOption) (*clientv3.Client, error) {
 	if err := s.Check(); err != nil {
 		return nil, err
@@ -70,7 +68,7 @@ func (s Settings) dialOptions(scheme string) []grpc.DialOption {
 		grpc.WithChainStreamInterceptor(login.stream),
 	}
 	if scheme == "https" {
-		options = append(options, grpc.WithTransportCredentials(newTLSCredentials(s, nil)))
+		options = append(options, grpc.WithTransportCredentials(tlsCredentials{credentials.NewTLS(nil), s}))
 	}
 	return options
 }
@@ -94,85 +92,6 @@ func (s Settings) warn(log zerolog.Logger, scheme string) {
 		log.Warn().Str("user", s.User).Msg("the etcd password is sent without TLS: anyone on the network path can " +
 			"read it")
 	}
-}
-
-// Connections tracks the TLS connections of one client. New ones use the certificate files as they are at that moment;
-// existing ones keep theirs until Renew.
-type Connections struct {
-	settings Settings
-
-	mu   sync.Mutex
-	open map[*connection]struct{}
-}
-
-// connection is an open connection.
-type connection struct {
-	net.Conn
-	pool  *Connections
-	files [sha256.Size]byte // hash of the files that it was made with
-}
-
-// NewConnections returns the connections of a client that will be created with these settings.
-func NewConnections(s Settings) *Connections {
-	return &Connections{settings: s, open: map[*connection]struct{}{}}
-}
-
-// DialOptions returns options for [New] that let its connections be renewed.
-func (c *Connections) DialOptions() []grpc.DialOption {
-	targets, err := c.settings.targets()
-	if err != nil || targets[0].scheme == "http" {
-		return nil
-	}
-	return []grpc.DialOption{grpc.WithTransportCredentials(newTLSCredentials(c.settings, c))}
-}
-
-// Renew closes the connections that were made with other files than the current ones, and returns their number. The
-// client reconnects by itself; requests in flight may fail. The caller has checked the settings before.
-func (c *Connections) Renew() int {
-	now := c.settings.hashFiles()
-	var old []*connection
-	c.mu.Lock()
-	for conn := range c.open {
-		if conn.files != now {
-			old = append(old, conn)
-		}
-	}
-	c.mu.Unlock()
-	for _, conn := range old {
-		conn.Close()
-	}
-	return len(old)
-}
-
-// track tracks a connection until it is closed.
-func (c *Connections) track(conn net.Conn, files [sha256.Size]byte) net.Conn {
-	kept := &connection{Conn: conn, pool: c, files: files}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.open[kept] = struct{}{}
-	return kept
-}
-
-func (c *connection) Close() error {
-	c.pool.mu.Lock()
-	delete(c.pool.open, c)
-	c.pool.mu.Unlock()
-	return c.Conn.Close()
-}
-
-// hashFiles returns a hash of the contents of the certificate files. A file that cannot be read counts as empty.
-func (s Settings) hashFiles() (sum [sha256.Size]byte) {
-	all := sha256.New()
-	for _, file := range []string{s.CACert, s.Cert, s.Key} {
-		if file == "" {
-			continue
-		}
-		text, _ := os.ReadFile(file)
-		one := sha256.Sum256(text)
-		all.Write(one[:])
-	}
-	all.Sum(sum[:0])
-	return sum
 }
 
 // Error says why etcd cannot be used, in one sentence.

@@ -86,27 +86,6 @@ func TestRotatedCertificatesAreUsedForTheNextConnection(t *testing.T) {
 	works(t, c)
 }
 
-func TestOnlyConnectionsWithOutdatedFilesAreRenewed(t *testing.T) {
-	server := start(t, etcdtest.ClientCerts())
-	first, key := server.CA().Issue(t, "u")
-	settings := etcdconn.Settings{Endpoints: []string{server.Endpoint()}, CACert: server.CA().File(),
-		Cert: copyOf(t, first), Key: copyOf(t, key)}
-	connections := etcdconn.NewConnections(settings)
-	c := connect(t, settings, connections.DialOptions()...)
-	for _, rotated := range []bool{false, true} {
-		works(t, c)
-		if rotated {
-			next, key := server.CA().Issue(t, "u")
-			copyTo(t, settings.Cert, next)
-			copyTo(t, settings.Key, key)
-		}
-		if n := connections.Renew(); (n > 0) != rotated {
-			t.Errorf("%d connections are renewed; the certificate is another one: %v", n, rotated)
-		}
-	}
-	works(t, c)
-}
-
 func TestTransactionIsSentOnce(t *testing.T) {
 	server := start(t)
 	proxy := etcdtest.NewProxy(t, server.Endpoint())

@@ -24,17 +24,11 @@ import (
 type tlsCredentials struct {
 	credentials.TransportCredentials // of TLS: what does not depend on the files
 
-	settings    Settings
-	connections *Connections // tracks them for renewal; may be nil
-}
-
-func newTLSCredentials(s Settings, kept *Connections) tlsCredentials {
-	return tlsCredentials{credentials.NewTLS(nil), s, kept}
+	settings Settings
 }
 
 func (s tlsCredentials) ClientHandshake(ctx context.Context, authority string,
 	raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	files := s.settings.hashFiles() // before use: files that change meanwhile count as newer
 	conf, err := s.settings.tlsConfig()
 	if err != nil {
 		return nil, nil, err
@@ -58,9 +52,6 @@ func (s tlsCredentials) ClientHandshake(ctx context.Context, authority string,
 			refusal = refusedCertificate + ": " + s.settings.whyRefused()
 		}
 		conn = &unconfirmedConn{Conn: conn, refusal: refusal}
-	}
-	if err == nil && s.connections != nil {
-		conn = s.connections.track(conn, files)
 	}
 	return conn, info, explainExpiry(err)
 }

@@ -113,7 +113,6 @@ var readerSuites = []suite{
 		{"etcd-ca", `!pool.AppendCertsFromPEM(pem)`, `false`, "TestBadSettingsAreRefused"},
 		{"etcd-plain-user", `scheme == "http" && s.User != ""`, `false`, "TestDangerousSettingsCauseWarnings"},
 		{"etcd-insecure", `if «s.InsecureSkipVerify» {`, `false`, "TestDangerousSettingsCauseWarnings"},
-		{"etcd-rotated", `conn.files != now`, `false`, "TestOnlyConnectionsWithOutdatedFilesAreRenewed"},
 		{"etcd-expired", `c != nil && «time.Now().After(c.NotAfter)»`, `false`, "TestProveReportsWhatIsWrong"},
 		{"etcd-clock", `strings.Contains(answer, "expired certificate")`, `false`,
 			"TestCertificateMayBeExpiredByEtcdsClockAlone"},

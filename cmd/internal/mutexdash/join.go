@@ -10,7 +10,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/certificate"
-	"github.com/clustermutex/unlocker/internal/daemon"
 	"github.com/clustermutex/unlocker/internal/dashboard"
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/dashboard/app"
@@ -25,24 +24,21 @@ import (
 
 // components are the parts of the program.
 type components struct {
-	client      *clientv3.Client
-	requests    *etcdconn.RequestMetrics
-	connections *etcdconn.Connections
-	store       *lockstore.Store
-	view        *lockview.View
-	others      *etcdlocks.Watcher // the locks of other libraries
-	health      *etcdconn.HealthMonitor
-	faults      *etcdconn.FaultMonitor
-	pages       *dashboard.Dashboard
-	reload      daemon.Reload
+	client   *clientv3.Client
+	requests *etcdconn.RequestMetrics
+	store    *lockstore.Store
+	view     *lockview.View
+	others   *etcdlocks.Watcher // the locks of other libraries
+	health   *etcdconn.HealthMonitor
+	faults   *etcdconn.FaultMonitor
+	pages    *dashboard.Dashboard
 }
 
 // connect creates the connection to etcd, and the components that read from it. It does not contact etcd.
 func connect(o options, layout protocol.Layout, log zerolog.Logger) (*components, error) {
-	r := &components{requests: etcdconn.NewRequestMetrics(namespace), connections: etcdconn.NewConnections(*o.etcd)}
+	r := &components{requests: etcdconn.NewRequestMetrics(namespace)}
 	var err error
-	r.client, err = etcdconn.New(*o.etcd, log, append(r.requests.DialOptions(), r.connections.DialOptions()...)...)
-	if err != nil {
+	if r.client, err = etcdconn.New(*o.etcd, log, r.requests.DialOptions()...); err != nil {
 		return nil, err
 	}
 	r.store = lockstore.New(r.client, layout, lockstore.WithLog(log))

@@ -49,17 +49,7 @@ func run(ctx context.Context, o options) error {
 	registry := daemon.NewRegistry(namespace)
 	registry.MustRegister(r.pages, r.requests, lockmetrics.NewView(namespace, r.view, r.health.Alarms),
 		certificate.NewMetrics(namespace, r.certificates(o)))
-	r.reload = daemon.Reload{Check: o.checkFiles, Log: log, Apply: r.connections.Renew}
 	return r.serve(ctx, o, registry, log)
-}
-
-// checkFiles returns an error, in one sentence, if a file that a reload reads is invalid.
-func (o options) checkFiles() error {
-	if err := cmp.Or(o.etcd.Check(), o.web.Check()); err != nil || o.access.permissions == "" {
-		return err
-	}
-	_, err := readPermissions(o.access.permissions)
-	return err
 }
 
 // namespace is the prefix of the metrics.
@@ -109,7 +99,6 @@ func (r *components) serve(ctx context.Context, o options, registry *prometheus.
 		}
 	}
 	group := daemon.Group{Log: log, Ready: ready, Delay: o.web.ShutdownDelay, Timeout: o.web.ShutdownTimeout}
-	group.Add("reload", r.reload.Run)
 	group.Add("health of etcd", r.health.Run)
 	group.Add("faults of etcd", r.faults.Run)
 	group.Add("view", r.view.Run)

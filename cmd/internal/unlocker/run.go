@@ -3,7 +3,6 @@
 package unlocker
 
 import (
-	"cmp"
 	"context"
 	"os"
 	"strings"
@@ -31,8 +30,7 @@ func run(ctx context.Context, o options) error {
 	}
 	log := daemon.Logger(*o.log, os.Stderr)
 	requests := etcdconn.NewRequestMetrics(namespace)
-	connections := etcdconn.NewConnections(*o.etcd)
-	etcd, err := etcdconn.New(*o.etcd, log, append(requests.DialOptions(), connections.DialOptions()...)...)
+	etcd, err := etcdconn.New(*o.etcd, log, requests.DialOptions()...)
 	if err != nil {
 		return daemon.Usage(err)
 	}
@@ -77,7 +75,6 @@ func run(ctx context.Context, o options) error {
 		Dict("sweep", o.policyFields()).Str("address", address).Str("prefix", o.locks.Prefix).Msg("unlocker starts")
 
 	group := daemon.Group{Log: log, Ready: ready, Delay: o.web.ShutdownDelay, Timeout: o.web.ShutdownTimeout}
-	group.Add("reload", reload(o.etcd, o.web, connections, log).Run)
 	group.Add("health of etcd", r.health.Run)
 	group.Add("faults of etcd", r.faults.Run)
 	group.Add("view", r.view.Run)
@@ -222,15 +219,5 @@ alerts link to, says what each alert means and what to do about it.`,
 			_, err := cmd.OutOrStdout().Write(deploy.Rules)
 			return err
 		},
-	}
-}
-
-// reload applies the current files of etcd's certificates. The web server and the login reread theirs by themselves.
-func reload(etcd *etcdconn.Settings, web *daemon.WebSettings, connections *etcdconn.Connections,
-	log zerolog.Logger) daemon.Reload {
-	return daemon.Reload{
-		Log:   log,
-		Check: func() error { return cmp.Or(etcd.Check(), web.Check()) },
-		Apply: connections.Renew,
 	}
 }

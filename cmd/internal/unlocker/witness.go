@@ -92,8 +92,7 @@ func (o witnessOptions) run(ctx context.Context) error {
 		return daemon.Usage(err)
 	}
 	requests := etcdconn.NewRequestMetrics(witnessNamespace)
-	connections := etcdconn.NewConnections(*o.etcd)
-	etcd, err := etcdconn.New(*o.etcd, log, append(requests.DialOptions(), connections.DialOptions()...)...)
+	etcd, err := etcdconn.New(*o.etcd, log, requests.DialOptions()...)
 	if err != nil {
 		return daemon.Usage(err)
 	}
@@ -120,7 +119,6 @@ func (o witnessOptions) run(ctx context.Context) error {
 		Str("boot_id", machine.BootID).Int64("pid_namespace", machine.Namespace).Bool("sees_all", machine.SeesAll()).
 		Int("earlier_boots", len(machine.Earlier)).Msg("witness starts")
 	group := daemon.Group{Log: log, Ready: ready, Delay: o.web.ShutdownDelay, Timeout: o.web.ShutdownTimeout}
-	group.Add("reload", reload(o.etcd, o.web, connections, log).Run)
 	group.Add("http", server.Run)
 	group.Add("faults of etcd", faults.Run)
 	group.Add("view", view.Run)
