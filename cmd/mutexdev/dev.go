@@ -22,7 +22,6 @@ import (
 
 	"github.com/clustermutex/unlocker/cmd/internal/mutexdash"
 	"github.com/clustermutex/unlocker/cmd/internal/unlocker"
-	"github.com/clustermutex/unlocker/cmd/mutexdev/demo"
 	"github.com/clustermutex/unlocker/internal/daemon"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/flags"
@@ -130,7 +129,7 @@ func (o *options) policy() staleness.Policy {
 
 func (o *options) addDemo(group *daemon.Group, etcd *clientv3.Client, endpoint string, log zerolog.Logger) error {
 	layout := protocol.DefaultLayout()
-	settings := demo.Options{Etcd: etcd, Layout: layout, Speed: o.speed, Log: log.Level(zerolog.ErrorLevel)}
+	settings := demoOptions{Etcd: etcd, Layout: layout, Speed: o.speed, Log: log.Level(zerolog.ErrorLevel)}
 	if witnesses() {
 		program, err := os.Executable()
 		if err != nil {
@@ -140,7 +139,7 @@ func (o *options) addDemo(group *daemon.Group, etcd *clientv3.Client, endpoint s
 			return exec.Command(program, holderName, endpoint, host) //nolint:gosec,noctx // ours; told when to end
 		}
 	}
-	group.Add("demo", func(ctx context.Context) error { return demo.Run(ctx, settings) })
+	group.Add("demo", func(ctx context.Context) error { return runDemo(ctx, settings) })
 	return nil
 }
 

@@ -16,7 +16,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/clustermutex/unlocker/cmd/mutexdev/demo"
 	"github.com/clustermutex/unlocker/internal/daemon"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/flags"
@@ -90,7 +89,7 @@ func holderCommand() *cobra.Command {
 				return err
 			}
 			defer etcd.Close()
-			return demo.Hold(cmd.Context(), etcd, args[1], os.Stdin, os.Stdout)
+			return holdUntilKilled(cmd.Context(), etcd, args[1], os.Stdin, os.Stdout)
 		},
 	}
 }
@@ -185,12 +184,12 @@ func (o *options) tour() string {
   7. media/transcoders     a semaphore of three permits, of which a long film wants two: Waiting shows who is next
   8. catalog/prices        a read-write lock: readers together, then the writer alone
   9. reports/statistics    a job that two pods try to run, and that runs once a minute
-`, demo.Forgotten, second(20), second(65), second(40))
+`, forgotten, second(20), second(65), second(40))
 	if witnesses() {
 		tour += fmt.Sprintf(` 10. %s   its process is killed (kill -9) %s after it took the lock: a witness
                            proves that it is dead, and after %s the waiting pod has the lock, long before
                            the deadline
-`, demo.Killed, second(15), second(10))
+`, killed, second(15), second(10))
 	}
 	return tour + "\n"
 }

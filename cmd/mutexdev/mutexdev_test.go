@@ -16,7 +16,6 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/clustermutex/unlocker/cmd/mutexdev/demo"
 	"github.com/clustermutex/unlocker/internal/flags"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
@@ -126,21 +125,21 @@ func TestANewcomerSeesLocksAndAnAutoUnlock(t *testing.T) {
 			states["catalog/import/eu"]["held"] &&
 			states["nightly/database dump"]["held"] && states["reports/weekly"]["malformed"] &&
 			states["search/reindex"]["alerting"] &&
-			states[demo.Forgotten]["alerting"] && states["media/transcoders#1"]["waited for"] &&
+			states[forgotten]["alerting"] && states["media/transcoders#1"]["waited for"] &&
 			states["catalog/prices#2"]["held"] && states["catalog/prices"]["held"] &&
 			states["reports/statistics"]["held"]
 	})
 	etcdtest.Eventually(t, "the forgotten lock was auto-unlocked", func() bool {
 		metrics := get(t, "http://"+unlocker+"/metrics")
-		return regexp.MustCompile(`(?m)^unlocker_lock_last_auto_unlock_timestamp_seconds{.*lock="` + demo.Forgotten +
+		return regexp.MustCompile(`(?m)^unlocker_lock_last_auto_unlock_timestamp_seconds{.*lock="` + forgotten +
 			`"`).MatchString(metrics)
 	})
 	if witnesses() {
 		// without waiting for its deadline
-		proctest.Answers(t, "http://"+dashboard+"/api/v1/history?q="+demo.Killed, http.StatusOK,
-			`"name":"`+demo.Killed+`"`, `"how":"abandoned"`)
+		proctest.Answers(t, "http://"+dashboard+"/api/v1/history?q="+killed, http.StatusOK,
+			`"name":"`+killed+`"`, `"how":"abandoned"`)
 	}
-	proctest.Answers(t, "http://"+dashboard+"/lock?name="+demo.Forgotten, http.StatusOK, "rotateKeys") // taken again
+	proctest.Answers(t, "http://"+dashboard+"/lock?name="+forgotten, http.StatusOK, "rotateKeys") // taken again
 
 	dev.Stop(t)
 	if left, _ := filepath.Glob(filepath.Join(tmp, "*")); len(left) > 0 {
@@ -157,7 +156,7 @@ func TestDataDirectoryPersists(t *testing.T) {
 		return strings.Contains(get(t, "http://"+dashboard+"/api/v1/locks"), lock)
 	}
 	etcdtest.Eventually(t, "there is a lock that nobody takes away, and one of another process", func() bool {
-		return shown(dashboard, "reports/weekly") && (shown(dashboard, demo.Killed) || !witnesses())
+		return shown(dashboard, "reports/weekly") && (shown(dashboard, killed) || !witnesses())
 	})
 
 	second := start(t, "--data-dir="+dir)
@@ -169,7 +168,7 @@ func TestDataDirectoryPersists(t *testing.T) {
 	again := start(t, "--no-demo", "--data-dir="+dir)
 	dashboard, _ = again.addresses(t)
 	etcdtest.Eventually(t, "the lock is still there", func() bool { return shown(dashboard, "reports/weekly") })
-	if shown(dashboard, demo.Killed) {
+	if shown(dashboard, killed) {
 		t.Error("the other process did not release its lock")
 	}
 	again.Stop(t)
@@ -247,7 +246,7 @@ func TestNothingOutlivesAKilledMutexdev(t *testing.T) {
 	pid := 0
 	if witnesses() {
 		etcdtest.Eventually(t, "a process of its own holds the lock whose holder the demo kills", func() bool {
-			page := get(t, "http://"+dashboard[1]+"/api/v1/lock?name="+demo.Killed)
+			page := get(t, "http://"+dashboard[1]+"/api/v1/lock?name="+killed)
 			if found := regexp.MustCompile(`"pid": ?([0-9]+)`).FindStringSubmatch(page); found != nil {
 				pid, _ = strconv.Atoi(found[1])
 			}

@@ -143,9 +143,6 @@ func importTable() []rule {
 		{"cmd/internal/unlocker", "*", ""},
 		{"cmd/internal/mutexdash", "*", ""},
 		{"cmd/internal/manuals", "*", ""},
-		{"cmd/mutexdev/demo",
-			"pkg/mutex pkg/jobs pkg/mutexlog pkg/metadata internal/protocol internal/lockrecord",
-			"the demo services use the public API, and the format of keys that a script writes by hand"},
 	}
 }
 

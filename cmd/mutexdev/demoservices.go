@@ -1,4 +1,4 @@
-package demo
+package main
 
 import (
 	"bufio"
@@ -61,7 +61,7 @@ func (p *pod) importProducts(ctx context.Context, shop string) error {
 func (p *pod) rotations(ctx context.Context) error { return p.rotateKeys(ctx, "2026-11") }
 
 func (p *pod) rotateKeys(ctx context.Context, generation string) error {
-	return p.locks.Do(ctx, Forgotten, func(held context.Context) error {
+	return p.locks.Do(ctx, forgotten, func(held context.Context) error {
 		<-held.Done()
 		// A correct program stops here, shortly before another one gets the lock, and releases it. This one waits for
 		// an answer that never comes.
@@ -139,9 +139,9 @@ func (p *pod) put(ctx context.Context, lock string, fields map[string]string) er
 	return err
 }
 
-// Killed is the lock whose holder is killed, again and again, 15 s after it took it. The witness of this machine proves
+// killed is the lock whose holder is killed, again and again, 15 s after it took it. The witness of this machine proves
 // that, and the unlocker frees the lock after the grace of 10 s.
-const Killed = "payments/settlement"
+const killed = "payments/settlement"
 
 // settlements has a process of its own take the lock, and kills it while it holds it. The process of the other pod
 // waits, and gets the lock long before its deadline.
@@ -170,8 +170,8 @@ func (p *pod) settlements(ctx context.Context) error {
 	return holder.Wait()
 }
 
-// Hold takes the lock [Killed], writes a line, and holds the lock until it reads a line or the process is killed.
-func Hold(ctx context.Context, etcd *clientv3.Client, host string, in io.Reader, out io.Writer) error {
+// holdUntilKilled takes the lock [killed], writes a line, and holds the lock until it reads a line or the process is killed.
+func holdUntilKilled(ctx context.Context, etcd *clientv3.Client, host string, in io.Reader, out io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {
@@ -185,7 +185,7 @@ func Hold(ctx context.Context, etcd *clientv3.Client, host string, in io.Reader,
 		return err
 	}
 	defer locks.Close()
-	return locks.Do(ctx, Killed, func(ctx context.Context) error {
+	return locks.Do(ctx, killed, func(ctx context.Context) error {
 		fmt.Fprintln(out, "held")
 		<-ctx.Done()
 		return context.Cause(ctx)

@@ -1,6 +1,4 @@
-// Package demo simulates a small company whose services take locks: most well-behaved, one forgetful, one by hand. It
-// gives newcomers something to look at, and shows how to use the client library.
-package demo
+package main
 
 import (
 	"context"
@@ -18,23 +16,24 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutexlog"
 )
 
-// Options configure the demo. All are required but Holder.
-type Options struct {
+// demoOptions configure the demo, a small company whose services take locks: most well-behaved, one forgetful, one by
+// hand. All are required but Holder.
+type demoOptions struct {
 	Etcd   *clientv3.Client
 	Layout protocol.Layout
 	Speed  float64 // how much faster than normal time passes; 1 is normal
 	Log    zerolog.Logger
-	// Holder returns a process on this machine that calls [Hold], for the demo to kill. Nil where no witness runs: then
+	// Holder returns a process on this machine that calls [holdUntilKilled], for the demo to kill. Nil where no witness runs: then
 	// nobody is killed.
 	Holder func(host string) *exec.Cmd
 }
 
-// Forgotten is the lock that its holder forgets, again and again: it alerts 20 s after it was taken, and is
+// forgotten is the lock that its holder forgets, again and again: it alerts 20 s after it was taken, and is
 // auto-unlocked after a minute.
-const Forgotten = "drm/rotate-keys"
+const forgotten = "drm/rotate-keys"
 
-// Run runs all services until ctx ends. It returns when they have released the locks that they do not forget.
-func Run(ctx context.Context, o Options) error {
+// runDemo runs all services until ctx ends. It returns when they have released the locks that they do not forget.
+func runDemo(ctx context.Context, o demoOptions) error {
 	c := &company{options: o}
 	var services []service
 	if o.Holder != nil {
@@ -84,7 +83,7 @@ func Run(ctx context.Context, o Options) error {
 }
 
 type company struct {
-	options  Options
+	options  demoOptions
 	problems []error
 }
 
@@ -100,12 +99,12 @@ func (c *company) service(owner, host string, live func(*pod, context.Context) e
 	if err != nil {
 		c.problems = append(c.problems, err)
 	}
-	return service{&pod{Options: c.options, locks: locks, owner: owner, host: host}, live}
+	return service{&pod{demoOptions: c.options, locks: locks, owner: owner, host: host}, live}
 }
 
 // pod is one process of a service.
 type pod struct {
-	Options
+	demoOptions
 	locks       *mutex.Client
 	owner, host string
 }
