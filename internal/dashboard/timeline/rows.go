@@ -39,22 +39,18 @@ func (b *Bar) canMerge(next *Bar, narrow float64) bool {
 
 // merge extends the bar by one that begins later.
 func (b *Bar) merge(next *Bar) {
-	b.Width = max(b.Width, next.X+next.Width-b.X)
+	b.Width = next.X + next.Width - b.X
 	b.N += next.N
 	if severity(next.Ended) > severity(b.Ended) {
 		b.Ended = next.Ended
 	}
-	switch {
-	case next.Late.Width == 0:
-	case b.Late.Width == 0:
+	if b.Late.Width == 0 {
 		b.Late = next.Late
-	default:
-		b.Late.Width = max(b.Late.Width, next.Late.X+next.Late.Width-b.Late.X)
+	} else if next.Late.Width > 0 {
+		b.Late.Width = next.Late.X + next.Late.Width - b.Late.X
 	}
 	if next.Interval.LengthWithin(next.From, next.To) > b.Interval.LengthWithin(b.From, b.To) {
 		b.Interval = next.Interval
 	}
-	if next.To.After(b.To) {
-		b.To = next.To
-	}
+	b.To = next.To
 }
