@@ -8,9 +8,9 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/dashboard/app"
+	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/locks"
-	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -132,39 +132,23 @@ func Hidden(c access.Caller, owner, field string) bool {
 		(field == lockrecord.FieldBacktrace || field == lockrecord.FieldMetadata)
 }
 
-// holderEndText says how the holder ended: "its container ended 40s ago with exit code 137 (OOMKilled)".
-func holderEndText(s *metadata.Statement, at app.Viewpoint) app.RichText {
-	what, how := protocol.WhatEnded(s)
-	said := app.Plain(what)
-	if ended := at.Since(protocol.EndedAt(s)); ended != nil {
-		said = said.Plain(" ").Time(ended)
-	}
-	if how != "" {
-		said = said.Plain(" " + how)
-	}
-	return said
-}
-
 // explainStatement explains a statement that proves nothing; nil if there is none.
-func explainStatement(r *metadata.Record, at app.Viewpoint) app.RichText {
+func (p *Pages) explainStatement(r *metadata.Record, at app.Viewpoint) app.RichText {
 	switch {
 	case r.Disputed():
 		return app.Plain("The witness ").Value(text.Clip(r.Death.By, app.MaxWordShown)).Plain(" says that ").
-			Append(holderEndText(r.Death, at)).Plain(", but the holder called alive since: one of the two is wrong. " +
-			"The lock does not count as abandoned.")
+			Append(p.sentenceAt(diagnosis.Ended(r.Death), at)).Plain(", but the holder called alive since: one of the " +
+			"two is wrong. The lock does not count as abandoned.")
 	case r.Death != nil && !r.ProvenDead():
-		return app.Plain("A witness says that ").Append(holderEndText(r.Death, at)).
+		return app.Plain("A witness says that ").Append(p.sentenceAt(diagnosis.Ended(r.Death), at)).
 			Plain(". The work outlives its process, so that proves nothing.")
 	case r.Suspicion != nil && r.Suspicion.Cause == metadata.CauseCommandLives:
-		return app.Plain("A witness says that ").Append(holderEndText(r.Suspicion, at)).
+		return app.Plain("A witness says that ").Append(p.sentenceAt(diagnosis.Ended(r.Suspicion), at)).
 			Plain(", and its command has not: ").Value(text.Clip(r.Suspicion.Reason, app.MaxLineShown)).
 			Plain(". The lock stays until that has ended, too.")
-	case r.Suspicion != nil:
-		said := app.Plain("Suspected, not proven: ").Append(holderEndText(r.Suspicion, at))
-		if how := r.Suspicion.Reason; how != "" {
-			said = said.Plain(" (").Value(text.Clip(how, app.MaxLineShown)).Plain(")")
-		}
-		return said.Plain(". Nothing is unlocked because of that.")
+	case r.Suspicion != nil && r.Suspicion.Reason != "":
+		return app.Plain("Suspected: ").Value(text.Clip(r.Suspicion.Reason, app.MaxLineShown)).
+			Plain(". Nothing is unlocked because of that.")
 	}
 	return nil
 }

@@ -43,7 +43,7 @@ func (p *Pages) NewHead(r *app.Request, lock *app.Lock, past []metadata.Ending) 
 			app.Plain("etcd could not be read: ").Value(lock.ReadError).Plain(". The rest is from "+
 				"the watch, as of "+app.TimeOfDay(r.Fresh.HeardAt)+" UTC; some keys are missing."))
 	}
-	for _, note := range []app.RichText{skewText(row, r.Now), explainStatement(row.Record, at)} {
+	for _, note := range []app.RichText{skewText(row, r.Now), p.explainStatement(row.Record, at)} {
 		if note != nil {
 			v.Notes = append(v.Notes, note)
 		}
