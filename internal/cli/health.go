@@ -21,7 +21,7 @@ type health struct {
 	unlockers    int
 	alarms       []string // of etcd
 	headline     string   // the most urgent problem of the locks
-	nothingWrong bool     // headline says that there is no problem
+	nothingWrong bool     // headline says that there is no problem, or what findings say
 	findings     []string // sentences about other problems
 }
 
@@ -82,7 +82,7 @@ func (o *checkOptions) judgeUnlockers(h *health, all []metadata.Presence) {
 
 // judgeConsistency reports locks in a state that no client leaves behind.
 func (h *health) judgeConsistency(some *locks.Snapshot) {
-	found := some.Inconsistent()
+	found := some.Inconsistent
 	for _, l := range found[:min(len(found), maxNamed)] {
 		waiting := ""
 		if n := len(some.Queues[l.Name]); n > 0 {

@@ -41,7 +41,7 @@ type Input struct {
 func InputOf(s *locks.Snapshot, running []metadata.Presence, now time.Time) Input {
 	return Input{Now: now, Running: running, Combined: s.Combined, Held: len(s.Rows), Leased: len(s.Leased),
 		Waiting: s.All.Waiting,
-		Cycles:  s.Cycles(), Ranking: s.Ranking(), Inconsistent: s.Inconsistent()}
+		Cycles:  s.Cycles(), Ranking: s.Ranking(), Inconsistent: s.Inconsistent}
 }
 
 // Headline is the sentence on top: what a person must know first.
@@ -56,6 +56,8 @@ type Headline struct {
 	More   []More             // what else is wrong
 	// Inconsistent are the first of the locks that no client leaves like that.
 	Inconsistent []diagnosis.Inconsistent
+
+	IsInconsistent bool // Lock is, which is what Lead says
 
 	unlockers string // the alert about them, in lower case
 }
@@ -112,7 +114,10 @@ func For(c Input) Headline {
 			v.More = append(v.More, m)
 		}
 	}
-	v.Inconsistent = c.Inconsistent[:min(len(c.Inconsistent), maxNamed)]
+	others := slices.DeleteFunc(slices.Clone(c.Inconsistent), func(l diagnosis.Inconsistent) bool {
+		return v.IsInconsistent && l.Name == v.Lock
+	})
+	v.Inconsistent = others[:min(len(others), maxNamed)]
 	return v
 }
 
@@ -141,7 +146,7 @@ func ForLock(c Input, name string, held *locks.HeldLock) (v Headline, ok bool) {
 		}
 		v = c.about(&alone)
 		for _, l := range c.Inconsistent {
-			if l.Name == queue {
+			if l.Name == queue && held.Inconsistent == "" {
 				v.Then = diagnosis.Join([]sentence{v.Then, sentence{}.Say("It " + l.Why + ".")}, " ")
 			}
 		}
@@ -199,5 +204,5 @@ type sentence = diagnosis.Sentence
 func (c *Input) about(l *locks.HeldLock) Headline {
 	lead, then := c.held(l)
 	return Headline{Class: l.Class, Lock: l.Lock, Holder: l.Record, Lead: lead, Then: diagnosis.Join(then, " "),
-		Steps: c.stepsFor(l)}
+		Steps: c.stepsFor(l), IsInconsistent: l.Class == locks.ClassMalformed && l.Inconsistent != ""}
 }

@@ -140,6 +140,8 @@ func (c *Input) malformed(l *locks.HeldLock) sentence {
 	r := l.Record
 	v := l.Verdict()
 	switch {
+	case v.State != staleness.Malformed:
+		return sentence{}.Lock(l.Lock).Say(" " + l.Inconsistent + ".")
 	case r.Misplaced:
 		return c.subject(l, false).Say(" is at keys that belong to no lock.")
 	case r.Token == 0:

@@ -1,6 +1,7 @@
 package headline
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/clustermutex/unlocker/internal/diagnosis"
@@ -23,7 +24,7 @@ func Matter(r *locks.Row, class locks.Class) (s sentence) {
 		return s.Since(r.LateSince()).
 			Say(pick(diagnosis.ReportsProgress(r.Record), " late, reports", " late, no progress"))
 	case locks.ClassMalformed:
-		return s.Say(unreadable(r.Record))
+		return s.Say(cmp.Or(r.Inconsistent, unreadable(r.Record)))
 	}
 	switch {
 	case r.Leased != nil && r.LockedAt.IsZero():

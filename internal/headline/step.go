@@ -79,8 +79,11 @@ func (v *Headline) Runbook() string {
 		locks.ClassLate:      "unlockerlockalerting",
 		locks.ClassMalformed: "unlockerlockmalformed",
 	}[v.Class]
-	if !wrong {
+	switch {
+	case !wrong:
 		return ""
+	case v.IsInconsistent:
+		alert = "unlockerlockinconsistent"
 	}
 	return runbooks + alert
 }

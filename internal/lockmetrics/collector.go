@@ -87,7 +87,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 		to.gauge("lock_delays", "Lock delays: locks and shares that no client may take yet after a hold was ended.")(
 			float64(len(s.Delays)))
 		c.leased(to, s.Leased, now)
-		c.inconsistent(to, s.Inconsistent())
+		c.inconsistent(to, s.Inconsistent)
 		to.gauge("disagreements", "Settings that decide how stale locks are treated and differ between the running "+
 			"unlockers.")(float64(c.c.Disagreements()))
 	}

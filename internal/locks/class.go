@@ -20,7 +20,7 @@ const (
 	ClassDead                       // its holder has ended, and nobody removes it
 	ClassSilent                     // past its alert, and nothing is heard of its holder
 	ClassLate                       // past its alert, and its holder lives
-	ClassMalformed                  // a field that the protocol acts on is missing or cannot be read
+	ClassMalformed                  // a field is missing or cannot be read, or more is held than the lock allows
 	ClassLeaving                    // dead, expired or expiring, and removed by itself within moments
 	ClassCalm                       // nothing is wrong
 	ClassLeased                     // of another library; what is wrong is not known
@@ -87,6 +87,10 @@ func (r *Row) ClassAt(f *diagnosis.CombinedPolicy, now time.Time) Class {
 		return ClassLate
 	case staleness.Malformed:
 		return ClassMalformed
+	case staleness.Held:
+		if r.Inconsistent != "" {
+			return ClassMalformed
+		}
 	case staleness.Abandoned, staleness.Expired:
 		by := r.removedBy(f)
 		switch {

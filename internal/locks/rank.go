@@ -65,7 +65,9 @@ type ClassCounts [ClassCalm + 1]int
 
 // Add takes a lock into account. Locks with which nothing is wrong and for which nobody waits may be left out.
 func (r *Ranking) Add(l HeldLock) {
-	r.Counts[l.Class]++
+	if l.Class != ClassMalformed || l.Inconsistent == "" { // which headlines name, and do not count
+		r.Counts[l.Class]++
+	}
 	if l.Class == ClassCalm && l.Waiters == 0 {
 		return
 	}
@@ -90,8 +92,11 @@ func (r *Row) rank(cycles map[string][2]int) [5]int64 {
 	if r.Class >= ClassCalm {
 		return [5]int64{int64(r.Class), protocol.Instant(r.Longest), protocol.Instant(r.deadline())}
 	}
-	return [5]int64{int64(r.Class), int64(asInt(r.Acknowledged != nil)), -int64(r.TotalWait), -int64(r.Waiters),
-		protocol.Instant(r.began())}
+	later := asInt(r.Acknowledged != nil)
+	if r.Class == ClassMalformed && r.Inconsistent != "" { // after records that cannot be read
+		later += 2
+	}
+	return [5]int64{int64(r.Class), int64(later), -int64(r.TotalWait), -int64(r.Waiters), protocol.Instant(r.began())}
 }
 
 // began returns since when the hold has been in its class, as far as that is known.

@@ -113,15 +113,13 @@ func (s *Snapshot) Only(ctx context.Context, q *Query, now time.Time) (*Snapshot
 	for _, row := range rows {
 		in.Locks = append(in.Locks, row.Record)
 	}
-	some := build(in, staleness.Moment{Wall: s.at}, rows)
+	inconsistent := slices.DeleteFunc(slices.Clone(s.Inconsistent), func(l diagnosis.Inconsistent) bool {
+		return !finds(l.Name)
+	})
+	some := build(in, staleness.Moment{Wall: s.at}, rows, inconsistent)
 	some.Cycles = sync.OnceValue(func() []deadlock.Cycle {
 		return slices.DeleteFunc(slices.Clone(s.Cycles()), func(c deadlock.Cycle) bool {
 			return !slices.ContainsFunc(c.Locks(), finds)
-		})
-	})
-	some.Inconsistent = sync.OnceValue(func() []diagnosis.Inconsistent {
-		return slices.DeleteFunc(slices.Clone(s.Inconsistent()), func(l diagnosis.Inconsistent) bool {
-			return !finds(l.Name)
 		})
 	})
 	return some, nil

@@ -134,3 +134,24 @@ func TestClockThatWasSetIsJudgedAnew(t *testing.T) {
 		t.Errorf("after the clock was set, it alerts at %v", at)
 	}
 }
+
+// A semaphore with too many permits out once looked calm. The records of its holders alone say nothing.
+func TestHoldersOfTooManyPermitsNeedAPerson(t *testing.T) {
+	share := func(name string) *metadata.Record {
+		r := held(name, time.Hour)
+		r.Attributes = map[string]any{"kind": "semaphore", "permits": 1., "limit": 1.}
+		return r
+	}
+	first, second := share("pool#1"), share("pool#2")
+	s := newSource(first, second)
+	for after, want := range []locks.Class{locks.ClassMalformed, locks.ClassCalm, locks.ClassMalformed} {
+		s.held = [][]*metadata.Record{{first, second}, {first}, {first, second}}[after]
+		now := s.at(time.Duration(after)*time.Minute, 0)
+		if row := now.Find("pool#1"); row.Class != want || (row.Inconsistent == "") != (want == locks.ClassCalm) {
+			t.Errorf("%d: the holder is %v, %q", after, row.Class, row.Inconsistent)
+		}
+		if want == locks.ClassMalformed && now.Ranking().First.Lock != "pool" {
+			t.Errorf("the headline is about %+v", now.Ranking().First)
+		}
+	}
+}

@@ -39,12 +39,21 @@ type Row struct {
 	Acknowledged *metadata.Acknowledgement // who looks at it now; nil = nobody
 
 	Class Class // why a person should hear of it; of those that are about one hold
+
+	// Inconsistent says, as a predicate, what no client leaves of the lock, such as "has 4 of 3 permits out"; or empty.
+	Inconsistent string
 }
 
 // NewRow judges a record at a moment, with the policy of the unlockers. The queue must not be nil.
 func NewRow(record *metadata.Record, f *diagnosis.CombinedPolicy, at staleness.Moment, waiting *Queue) *Row {
+	return newRow(record, f, at, waiting, "")
+}
+
+func newRow(record *metadata.Record, f *diagnosis.CombinedPolicy, at staleness.Moment, waiting *Queue,
+	inconsistent string) *Row {
 	v := staleness.Judge(record, f.Policy, at)
-	r := &Row{Record: record, Queue: waiting, verdict: v, Display: v.State}
+	r := &Row{Record: record, Queue: waiting, verdict: v, Display: v.State,
+		Inconsistent: inconsistent}
 	r.Class = r.ClassAt(f, at.Wall)
 	r.next = protocol.Earlier(v.Next, r.NextClassChange(f, at.Wall))
 	if soon := v.ExpiringAt(record); !soon.IsZero() {
@@ -81,8 +90,9 @@ func NewRow(record *metadata.Record, f *diagnosis.CombinedPolicy, at staleness.M
 func (r *Row) Verdict() staleness.Verdict { return r.verdict }
 
 // isValidAt reports whether judging the record again at a later moment yields the same row.
-func (r *Row) isValidAt(record *metadata.Record, waiting *Queue, at time.Time) bool {
-	return r.Record == record && *r.Queue == *waiting && (r.next.IsZero() || at.Before(r.next))
+func (r *Row) isValidAt(record *metadata.Record, waiting *Queue, inconsistent string, at time.Time) bool {
+	return r.Record == record && *r.Queue == *waiting && r.Inconsistent == inconsistent &&
+		(r.next.IsZero() || at.Before(r.next))
 }
 
 // AttentionSince is since when the lock has needed a person: when it began to alert, its holder ended or it expired;

@@ -23,12 +23,12 @@ type Snapshot struct {
 	All          Counts // of all rows
 	Queues       map[string][]metadata.Waiter
 	Delays       []metadata.LockDelay
-	Unclaimed    []diagnosis.Unclaimed           // those that have been free for longest first
-	Cycles       func() []deadlock.Cycle         // found when they are first asked for, like the next two
-	Inconsistent func() []diagnosis.Inconsistent // by name
-	Ranking      func() *Ranking                 // which lock a person should hear of first
-	Next         time.Time                       // when a state changes by itself; zero = never
-	Combined     diagnosis.CombinedPolicy        // by which the locks were judged
+	Unclaimed    []diagnosis.Unclaimed    // those that have been free for longest first
+	Cycles       func() []deadlock.Cycle  // found when they are first asked for, like the next two
+	Inconsistent []diagnosis.Inconsistent // by name
+	Ranking      func() *Ranking          // which lock a person should hear of first
+	Next         time.Time                // when a state changes by itself; zero = never
+	Combined     diagnosis.CombinedPolicy // by which the locks were judged
 
 	at           time.Time          // the moment at which the states hold
 	overtakes    time.Time          // when the order changes by itself; zero = never
@@ -86,16 +86,23 @@ type Input struct {
 
 // Build makes a snapshot as of a moment.
 func Build(in Input, at staleness.Moment) *Snapshot {
-	s := build(in, at, nil)
+	s := build(in, at, nil, diagnosis.FindInconsistent(in.Locks, in.Delays))
 	s.regexpSlots = make(chan struct{}, maxRegexpSearches)
 	s.Cycles = new(cycleSearch).of(s)
 	return s
 }
 
 // build makes a snapshot. It judges the locks whose rows, by name, are not known or no longer right.
-func build(in Input, at staleness.Moment, known []*Row) *Snapshot {
+func build(in Input, at staleness.Moment, known []*Row, inconsistent []diagnosis.Inconsistent) *Snapshot {
 	s := &Snapshot{at: at.Wall, Combined: in.Combined, locks: in.Locks, Queues: in.Queues, Delays: in.Delays,
-		Unclaimed: in.Unclaimed, Rows: make([]*Row, len(in.Locks)), leased: in.Leased}
+		Unclaimed: in.Unclaimed, Rows: make([]*Row, len(in.Locks)), leased: in.Leased,
+		Inconsistent: inconsistent}
+	why := map[string]string{}
+	for _, l := range inconsistent {
+		if l.Kind != diagnosis.EndlessDelay {
+			why[l.Name] = l.Why
+		}
+	}
 	waiting := make(map[string]*Queue, len(in.Queues))
 	for lock, queue := range in.Queues {
 		waiting[lock] = new(QueueOf(queue, at.Wall))
@@ -105,16 +112,17 @@ func build(in Input, at staleness.Moment, known []*Row) *Snapshot {
 		for len(known) > 0 && known[0].Name < r.Name {
 			known = known[1:]
 		}
-		queue := cmp.Or(waiting[r.QueueName()], nobody)
-		if len(known) > 0 && known[0].isValidAt(r, queue, at.Wall) {
+		lock := r.QueueName()
+		queue := cmp.Or(waiting[lock], nobody)
+		if len(known) > 0 && known[0].isValidAt(r, queue, why[lock], at.Wall) {
 			s.Rows[i] = known[0]
 		} else {
-			s.Rows[i] = NewRow(r, &in.Combined, at, queue)
+			s.Rows[i] = newRow(r, &in.Combined, at, queue, why[lock])
 		}
 	}
 	for _, r := range s.Rows {
 		s.Next = protocol.Earlier(s.Next, r.next)
-		if r.Display != Held {
+		if r.Display != Held || r.Class != ClassCalm {
 			s.troubled = append(s.troubled, r)
 		}
 	}
@@ -135,9 +143,6 @@ func build(in Input, at staleness.Moment, known []*Row) *Snapshot {
 	s.All.Version += orderOf(waited)
 	s.overtakes = overtakesAt(waited, at.Wall)
 	s.Ranking = sync.OnceValue(s.ranking)
-	s.Inconsistent = sync.OnceValue(func() []diagnosis.Inconsistent {
-		return diagnosis.FindInconsistent(s.locks, s.Delays)
-	})
 	return s
 }
 

@@ -78,7 +78,7 @@ func (s *Snapshots) Current(now time.Time, fresh Freshness) *Snapshot {
 	}
 	start := time.Now()
 	known, epoch := s.last.rowsAt(&in.Combined, at)
-	s.last = build(in, at, known)
+	s.last = build(in, at, known, diagnosis.FindInconsistent(in.Locks, in.Delays))
 	s.last.epoch = epoch
 	s.last.queueVersion = version
 	s.last.regexpSlots = s.regexpSlots
@@ -96,7 +96,9 @@ func (s *Snapshots) moment(now, at time.Time) staleness.Moment {
 // Reread judges a record that has just been read from etcd. before is the lock as the snapshot has it, or nil.
 func (s *Snapshots) Reread(r *metadata.Record, waiters []metadata.Waiter, before *Row, now time.Time) *Row {
 	at := s.moment(now, now)
+	inconsistent := ""
 	if r.Seen = (metadata.Seen{First: at.Mono, Changed: at.Mono}); before != nil && before.Token == r.Token {
+		inconsistent = before.Inconsistent
 		r.Seen = before.Seen
 		lockrecord.AttachStatements(r, before.Death, before.Suspicion)
 		if !r.DeadlinesWrittenAt().Equal(before.DeadlinesWrittenAt()) {
@@ -105,7 +107,7 @@ func (s *Snapshots) Reread(r *metadata.Record, waiters []metadata.Waiter, before
 		}
 	}
 	combined := call(s.source.Combined)
-	return NewRow(r, &combined, at, new(QueueOf(waiters, now)))
+	return newRow(r, &combined, at, new(QueueOf(waiters, now)), inconsistent)
 }
 
 // versionOf is the fingerprint of the waiters.

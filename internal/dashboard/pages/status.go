@@ -56,7 +56,7 @@ func (p *Pages) ServeStatus(r *app.Request) (app.Answer, error) {
 	var wrong []diagnosis.Inconsistent
 	if s, err := r.Loaded(); err == nil {
 		v.Total = s.All.Total
-		wrong = s.Inconsistent()
+		wrong = s.Inconsistent
 	}
 	v.InconsistentN = len(wrong)
 	for _, l := range wrong[:min(len(wrong), maxInconsistent)] {
