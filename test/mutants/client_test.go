@@ -126,6 +126,7 @@ var clientSuites = []suite{
 			"TestClockSetBackRunsNoPeriodAgain"},
 		{"period-begun", `!tick.After(latest.Now.Add(protocol.PresenceTTL+clockTolerance))`, `true`,
 			"TestClockAheadOfAllUnlockersUsesNoPeriodUp"},
+		{"tick-ahead", `case «o.at.After(now.Add(clockTolerance))»:`, `false`, "TestJobRunsOnceForATick"},
 		{"period-back", `failed && o.retryOnError`, `false`, "TestFailedRunUsesUpItsPeriodUnlessGivenBack"},
 		{"period-good-back", `«failed» && o.retryOnError`, `true`, "TestFailedRunUsesUpItsPeriodUnlessGivenBack"},
 		{"period-reset", `clientv3.Compare(clientv3.ModRevision(o.key), "=", l.Token())`, `l.Guard()`,
