@@ -18,7 +18,7 @@ export interface Reservation {
   token: bigint;
 }
 
-/** Takes the lock and leaves it held. */
+/** Takes the lock and leaves it held. @internal */
 export async function reserve(gateway: Gateway, wanted: Wanted): Promise<Reservation> {
   for (;;) {
     const hold = await acquire(gateway, wanted);
@@ -30,7 +30,7 @@ export async function reserve(gateway: Gateway, wanted: Wanted): Promise<Reserva
   }
 }
 
-/** The lock with a hold that another process took. It is extended by as much as its last writer did. */
+/** The lock with a hold that another process took, extended by as much as its last writer did. @internal */
 export async function adopt(
   gateway: Gateway, k: Keys, uuid: string, options: Pick<LockOptions, "onLost" | "onAsked">,
 ): Promise<Lock> {
