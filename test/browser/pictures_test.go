@@ -53,8 +53,8 @@ func TestPictures(t *testing.T) {
 
 	b.click(".todo .last a")
 	b.until("the page that asks", `document.readyState === "complete" && document.querySelector("form.force")`)
-	b.size(1280, 860)
 	b.do(typeInto("#typed", held), typeInto("#reason", "The pod has been gone since 02:51, BILL-2207"))
+	b.whole()
 	b.picture("force-unlock")
 
 	b.open(s.url + "lock?name=media/transcoders")
