@@ -23,7 +23,7 @@ func TestLocksOfOtherLibrariesAreShownAsWhatTheyAre(t *testing.T) {
 	}
 	d := s.dashboard(t)
 	for path, words := range map[string]string{
-		"/?q=state:leased": "Of other libraries|theirs/x|node-7|theirs/y|leased over |lease ends ",
+		"/?q=state:leased": "Of other libraries|theirs/x|node-7|theirs/y|leased over |ends ",
 		"/lock?name=theirs/x": "leased: another lock library holds it|at least 12m ago|kept alive 20s ago|node-8|" +
 			"etcdctl lease revoke 7e1|The lease ends with 3 keys",
 		"/lock?name=theirs/y": "one key with a lease, a lock or something registered|" +

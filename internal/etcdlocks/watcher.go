@@ -23,7 +23,8 @@ import (
 // Options are the settings of a Watcher.
 type Options struct {
 	Explain func(error) string // turns an error of the source into a sentence for operators
-	// OnEnded is called for every hold whose end was watched. The cause of the ending is empty if it is not known. Optional.
+	// OnEnded, if not nil, is called for every hold whose end was watched. An ending without a cause is of an unknown
+	// one.
 	OnEnded func(*locks.Leased, *metadata.Ending)
 	Log     zerolog.Logger
 }

@@ -109,7 +109,7 @@ func leaseEnd(l *locks.Leased) (s sentence) {
 	if l.Expires.IsZero() {
 		return s.Say("lease unread")
 	}
-	return s.Say("lease ends ").Until(l.Expires).Say(" if silent")
+	return s.Say("ends ").Until(l.Expires).Say(" if silent")
 }
 
 // alertsFirst reports whether the next that happens to a hold by itself is its alert.

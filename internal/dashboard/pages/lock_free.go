@@ -50,7 +50,7 @@ func (p *Pages) free(r *app.Request, lock *app.Lock) (app.Answer, error) {
 	if v.Leased = leasedViews(r.Snapshot().LeasedNamed(lock.Name), r.Viewpoint()); len(v.Leased) > 0 {
 		v.State = locks.LeasedState
 		v.JSON = p.app.URLs.To("api/v1/locks", "q", locks.Exactly("name", lock.Name))
-		v.Sentence = app.Plain("Another lock library holds it, as far as its keys say.")
+		v.Sentence = app.Plain("Another library made its keys; they end with their leases.")
 		return p.app.Render("free", v)
 	}
 	if problem := metadata.CheckName(lock.Name); problem != nil && v.History.last() == nil && v.Queue.N == 0 {
