@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
@@ -14,9 +13,6 @@ import (
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
-
-// recentlyAlive is how long ago a holder was alive at most if its hold is left out.
-const recentlyAlive = time.Minute
 
 // query returns the query that the argument is, such as host:node-7; nil if it can only be the name of a lock.
 func (o *forceUnlockOptions) query(arg string) *locks.Query {
@@ -42,34 +38,19 @@ func (o *forceUnlockOptions) endFound(ctx context.Context, s *session, q *locks.
 	if err != nil {
 		return err
 	}
-	rows := slices.DeleteFunc(slices.Clone(found.Rows), func(r *locks.Row) bool { return r.Token == 0 || r.Misplaced })
-	chosen := slices.DeleteFunc(slices.Clone(rows), func(r *locks.Row) bool { return !o.evenAlive && isAlive(r, now) })
+	chosen := locks.ChooseToEnd(found.Rows, o.evenAlive, now)
 	left := ""
-	if n := len(rows) - len(chosen); n > 0 {
+	if chosen.LeftOut > 0 {
 		left = fmt.Sprintf("%s left out, alive within the last minute: --even-alive ends these, too",
-			text.Count(n, "hold"))
+			text.Count(chosen.LeftOut, "hold"))
 	}
-	if len(chosen) == 0 {
+	if len(chosen.Rows) == 0 {
 		return errors.Join(o.app.writeNotes(left), noLockf("nothing was done: no hold to end is found"))
 	}
-	if err := o.confirmFound(ctx, chosen, left, now); err != nil {
+	if err := o.confirmFound(ctx, chosen.Rows, left, now); err != nil {
 		return err
 	}
-	return o.endAll(ctx, s, chosen)
-}
-
-// isAlive reports whether the holder was alive recently, by its own clock, and is not proven to have ended since.
-func isAlive(r *locks.Row, now time.Time) bool {
-	at := lastAlive(r.Record)
-	return !r.ProvenDead() && !at.IsZero() && now.Sub(at) < recentlyAlive
-}
-
-// lastAlive is when the holder last called alive, or else took the lock; zero = unknown.
-func lastAlive(r *metadata.Record) time.Time {
-	if r.Alive != nil && r.Alive.At.After(r.LockedAt) {
-		return r.Alive.At
-	}
-	return r.LockedAt
+	return o.endAll(ctx, s, chosen.Rows)
 }
 
 // confirmFound shows the holds and asks for their number.
@@ -78,7 +59,7 @@ func (o *forceUnlockOptions) confirmFound(ctx context.Context, rows []*locks.Row
 	t.Row("LOCK", "OWNER", "HOST:PID", "LAST ALIVE", "HELD")
 	for _, r := range rows {
 		t.Row(text.Visible(r.Name), fullText(r.Owner), locks.HostPID(fullText(r.Hostname), r.PID),
-			relative(lastAlive(r.Record), now), age(r.LockedAt, now))
+			relative(r.LastAlive(), now), age(r.LockedAt, now))
 	}
 	if err := t.WriteRows(o.app.Stderr); err != nil {
 		return err
@@ -124,14 +105,7 @@ func (o *forceUnlockOptions) endAll(ctx context.Context, s *session, rows []*loc
 
 // endShown ends the hold in r, unless it has changed.
 func (o *forceUnlockOptions) endShown(ctx context.Context, s *session, r *metadata.Record) error {
-	doc, err := s.get(ctx, r.Name)
-	if err != nil {
-		return err
-	}
-	if doc.UUID != r.UUID || doc.Token != r.Token || doc.Revision != r.Revision {
-		return heldf("spared: %s has changed meanwhile", text.Visible(r.Name))
-	}
-	on := protocol.ActionTarget{Hold: &doc.Record, LockDelayAfter: o.delay(&doc.Record)}
-	_, err = o.perform(ctx, s, protocol.VerbForceUnlock, on, o.action(s, &doc.Record), "force-unlock")
+	on := protocol.ActionTarget{Hold: r, LockDelayAfter: o.delay(r), IfUnchanged: true}
+	_, err := o.perform(ctx, s, protocol.VerbForceUnlock, on, o.action(s, r), "force-unlock")
 	return err
 }

@@ -14,6 +14,8 @@ type Removal struct {
 	// Delay is how long no client may take the lock afterwards, in whole seconds; 0 = no delay. See
 	// [metadata.Record.EffectiveLockDelay].
 	Delay time.Duration
+	// IfUnchanged spares a hold whose record was written after [metadata.Record.Revision].
+	IfUnchanged bool
 }
 
 // ReleaseEnding returns the ending of a hold that its holder released: yielded, if it was asked to finish.

@@ -23,6 +23,9 @@ func TestForceUnlock(t *testing.T) {
 	w := parallel(t)
 	r := w.hold("a/b", uuid(1))
 	w.alive(r, at.Add(time.Hour)) // the person saw it before
+	onlyUnchanged := protocol.ActionTarget{Hold: r, IfUnchanged: true}
+	_, err := w.Perform(t.Context(), protocol.VerbForceUnlock, onlyUnchanged, action(r))
+	w.moved("force unlock of a hold that is unchanged", err)
 	w.did(r, action(r))
 	if left := w.keys(w.l.Record("a/b")); len(left) > 0 {
 		t.Errorf("left: %v", left)

@@ -40,6 +40,7 @@ func (s *Store) perform(ctx context.Context, v protocol.Verb, on protocol.Action
 	switch {
 	case v == protocol.VerbForceUnlock:
 		removal := protocol.ForcedRemoval(on.Hold, a, on.LockDelayAfter)
+		removal.IfUnchanged = on.IfUnchanged
 		out = protocol.Outcome{Ending: removal.Ending, LockDelayAfter: removal.Delay}
 		return out, s.forceUnlock(ctx, removal, a)
 	case v == protocol.VerbEndDelay:

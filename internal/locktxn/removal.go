@@ -53,7 +53,8 @@ func RemoveAbandoned(l protocol.Layout, r *Removal) Txn {
 	return t
 }
 
-// ForceUnlock removes the record if it is still held by the acquisition that the operator saw, whatever its deadlines.
+// ForceUnlock removes the record if it is still held by the acquisition that the operator saw, whatever its deadlines;
+// with IfUnchanged only if no key of the record was written since.
 // Else it reads the record and then the history key: the ending there says whether an earlier send of this very
 // transaction did it.
 func ForceUnlock(l protocol.Layout, r *Removal) Txn {
@@ -82,6 +83,10 @@ func ForceUnlockUnrecorded(l protocol.Layout, r *Removal) Txn {
 	}
 	if metadata.IsUUID(r.Record.UUID) { // the next in the queue watches the holder's ticket
 		t.Then = append(t.Then, clientv3.OpDelete(l.Ticket(r.Record.Name, r.Record.UUID)))
+	}
+	if r.IfUnchanged {
+		written := clientv3.ModRevision(l.Record(r.Record.Name))
+		t.If = append(t.If, clientv3.Compare(written, "<", r.Record.Revision+1).WithPrefix())
 	}
 	if !r.Record.HasForeignKeys() {
 		t.Then = append(t.Then, deleteRecord(l, r.Record.Name))

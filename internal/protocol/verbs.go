@@ -165,6 +165,9 @@ type ActionTarget struct {
 	// LockDelayAfter is the length of the lock delay after a hold that [VerbForceUnlock] ends, rounded up to whole
 	// seconds.
 	LockDelayAfter time.Duration
+	// IfUnchanged lets [VerbForceUnlock] end only a hold whose record is still as the operator saw it: a holder that
+	// has extended since keeps it.
+	IfUnchanged bool
 }
 
 // Outcome is what a force unlock writes, or would have written. It is zero for other actions.
