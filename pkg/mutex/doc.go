@@ -53,15 +53,6 @@
 // clients that do not queue: those that do not support the queue, and those that use [WithoutQueue]. A stream of
 // readers cannot starve a waiting writer, nor light weights a heavy one.
 //
-// Bound ctx, by a deadline or otherwise: the wait has no limit of its own. While etcd cannot be reached, Lock waits for
-// etcd as it would for a holder.
-//
-// # As a sync.Locker
-//
-// Lock of a sync.Locker takes no context and returns no error, so the code under it cannot learn that the lock was
-// lost. [Client.Locker] makes one for code that cannot be changed: it panics rather than run code without the lock, and
-// calls a function of yours when the lock is lost. Everywhere else use [Client.Do].
-//
 // # More than a lock
 //
 //   - [Client.LockAll] and [Client.TryLockAll] take several locks, all or none.
@@ -69,6 +60,7 @@
 //     one that releases it.
 //   - [Lock.FinishRequested] tells a holder that an operator, or a waiter with [AskToFinish], wants it to finish early;
 //     [Lock.MoreTime] says who gave it more time.
+//   - [Client.Locker] is for code that takes a [sync.Locker].
 //   - Package leader elects a leader, and package inspect reads locks without taking them.
 //   - Package jobs is built on locks: work that runs once per period, step by step, or task by task.
 //
@@ -79,31 +71,13 @@
 // minutes; if only one is given, AutoUnlockAfter is three times AlertAfter. Both restart at every [Lock.Alive]. Call it
 // where the work has made a step, not from a timer, and say which step: a holder that hangs is found by its silence.
 //
-// If steps are long or unknown and the lock must be free soon after a crash, use [Heartbeat] with a short
-// AutoUnlockAfter. The client then extends the lock while the process lives, up to the maximum hold, and the alert
-// still comes after AlertAfter.
-//
-// The context ends a [SafetyMargin] before the auto-unlock: a tenth of the time, at most 30 seconds. It should be
-// longer than the work takes to stop.
-//
 // # Errors
 //
-// Names and options are checked before the first request. After that, the errors are:
+// Names and options are checked before the first request. After that, a call returns a [*HeldError], [*LostError] or
+// [*ConditionError], [metadata.ErrOutcomeUnknown] or [ErrClosed]. With any other error, etcd refused or did not answer
+// in time: after Lock and TryLock the lock is not held; after Alive the hold stands as before; after Unlock the release
+// is retried in the background until the client is closed.
 //
-//   - [*HeldError], an [ErrHeld]: another client holds the lock or is ahead in the queue. The text is one readable
-//     line; the fields are for programs. Lock returns it when ctx ends during the wait; it then wraps the context's
-//     error.
-//   - [*LostError], an [ErrNotHeld]: the hold is over, or may be. Returned by Alive and Unlock, and the cause of the
-//     context.
-//   - [ErrUnlocked], an [ErrNotHeld]: the cause of the context after Unlock.
-//   - [*ConditionError], an [ErrCondition]: a compare of your own did not hold.
-//   - [metadata.ErrOutcomeUnknown]: etcd did not answer, and your own writes may have been done.
-//   - [ErrClosed]: the client was closed.
-//   - Any other: etcd refused or did not answer in time. After Lock and TryLock the lock is not held. After Alive the
-//     hold stands as before. After Unlock the release is retried in the background until the client is closed.
-//
-// # The etcd client
-//
-// Make it as [New] says, with all members as endpoints, reached directly and not through a proxy. Its user needs to
-// read and write the prefix. All waits and watches of a [Client] share one connection.
+// Make the etcd client as [New] says, with all members as endpoints, reached directly and not through a proxy. Its user
+// needs to read and write the prefix. All waits and watches of a [Client] share one connection.
 package mutex
