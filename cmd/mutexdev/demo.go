@@ -23,8 +23,8 @@ type demoOptions struct {
 	Layout protocol.Layout
 	Speed  float64 // how much faster than normal time passes; 1 is normal
 	Log    zerolog.Logger
-	// Holder returns a process on this machine that calls [holdUntilKilled], for the demo to kill. Nil where no witness runs: then
-	// nobody is killed.
+	// Holder returns a process on this machine that calls [holdUntilKilled], for the demo to kill. Nil where no witness
+	// runs: then nobody is killed.
 	Holder func(host string) *exec.Cmd
 }
 

@@ -86,8 +86,6 @@ type bufferedResponse struct {
 	status int
 }
 
-// Header implements [http.ResponseWriter].
 func (a *bufferedResponse) Header() http.Header { return a.header }
 
-// WriteHeader implements [http.ResponseWriter].
 func (a *bufferedResponse) WriteHeader(status int) { a.status = status }

@@ -93,7 +93,6 @@ const writeBufferBytes = 16 << 10
 // smallBufferListener accepts connections with small write buffers.
 type smallBufferListener struct{ net.Listener }
 
-// Accept implements [net.Listener].
 func (l smallBufferListener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	if tcp, ok := c.(*net.TCPConn); ok {

@@ -205,10 +205,15 @@ func (t *FaultMonitor) Fault() (class, cause string) {
 
 // Run checks every second until ctx ends.
 func (t *FaultMonitor) Run(ctx context.Context) error {
-	ticker := time.NewTicker(cmp.Or(t.interval, monitorInterval))
+	return every(ctx, cmp.Or(t.interval, monitorInterval), t.check)
+}
+
+// every calls check at once, and then regularly until ctx ends. It returns nil.
+func every(ctx context.Context, interval time.Duration, check func(context.Context)) error {
+	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	for {
-		t.check(ctx)
+		check(ctx)
 		select {
 		case <-ctx.Done():
 			return nil

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -29,15 +28,14 @@ type Health struct {
 
 // Member is one endpoint's answer.
 type Member struct {
-	Endpoint     string
-	Version      string
-	Leader       bool // this member leads
-	Learner      bool
-	Size         int64 // bytes of the store's file
-	Quota        int64 // bytes that Size may grow to; 0 if the member is too old to report it
-	ResponseTime time.Duration
-	Problem      string // why there is no answer, "" if there is one
-	WhyOutdated  string // why the version should not be used, "" if it can be
+	Endpoint    string
+	Version     string
+	Leader      bool // this member leads
+	Learner     bool
+	Size        int64  // bytes of the store's file
+	Quota       int64  // bytes that Size may grow to; 0 if the member is too old to report it
+	Problem     string // why there is no answer, "" if there is one
+	WhyOutdated string // why the version should not be used, "" if it can be
 	// Certificate is that of the member's chain which expires first; nil without TLS or answer.
 	Certificate *x509.Certificate
 }
@@ -101,9 +99,7 @@ func askMember(ctx context.Context, c *clientv3.Client, endpoint string) Member 
 func checkMember(ctx context.Context, conn *grpc.ClientConn, endpoint string) Member {
 	m := Member{Endpoint: endpoint}
 	var from peer.Peer
-	start := time.Now()
 	s, err := pb.NewMaintenanceClient(conn).Status(ctx, &pb.StatusRequest{}, grpc.Peer(&from))
-	m.ResponseTime = time.Since(start)
 	if err != nil {
 		m.Problem = Explain(err)
 		return m

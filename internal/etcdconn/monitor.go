@@ -31,18 +31,7 @@ func NewHealthMonitor(etcd *clientv3.Client, timeout time.Duration, log zerolog.
 }
 
 // Run checks until ctx ends.
-func (h *HealthMonitor) Run(ctx context.Context) error {
-	ticker := time.NewTicker(healthEvery)
-	defer ticker.Stop()
-	for {
-		h.check(ctx)
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
-	}
-}
+func (h *HealthMonitor) Run(ctx context.Context) error { return every(ctx, healthEvery, h.check) }
 
 func (h *HealthMonitor) check(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, h.timeout)

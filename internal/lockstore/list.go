@@ -6,12 +6,10 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"strings"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -27,31 +25,16 @@ const (
 	pageKeys = 10_000
 	// pageBytes is how large such a page may be. A value may have more than a megabyte.
 	pageBytes = 16 << 20
-	// stallLimit is how long a list may make no progress at first, which bounds the cost of a hanging member. With very
-	// many keys on a slow disk, a healthy member may need longer to begin, so each stalled list raises the limit of the
-	// next, up to maxStallLimit.
-	stallLimit    = 15 * time.Second
-	maxStallLimit = 16 * stallLimit
+	// stallLimit is how long a list may make no progress, which bounds the cost of a hanging member.
+	stallLimit = 30 * time.Second
 )
 
 // ListKeys calls each for every key below the prefix except those of [protocol.Layout.UnlistedAreas], in key order, as
 // of the revision that it returns. After an error, discard what each was given.
 //
-// each may keep the values. If compaction overtakes a list, the next one is a single request, which compaction cannot
-// overtake.
+// each may keep the values. If compaction overtakes a list, list again.
 func (s *Store) ListKeys(ctx context.Context, each func(protocol.KV)) (revision int64, err error) {
-	if s.overtaken.Load() {
-		revision, err = s.listInOneRequest(ctx, each)
-	} else {
-		revision, err = s.listRanges(ctx, each)
-	}
-	s.overtaken.Store(errors.Is(err, rpctypes.ErrCompacted))
-	if _, still := errors.AsType[stallError](err); still {
-		s.stalls.Add(1)
-	} else if err == nil {
-		s.stalls.Store(0)
-	}
-	if err != nil {
+	if revision, err = s.listRanges(ctx, each); err != nil {
 		return 0, fmt.Errorf("list %s: %w", s.layout.Prefix(), err)
 	}
 	return revision, nil
@@ -111,7 +94,7 @@ func (s *Store) readRangeFrom(ctx context.Context, r locktxn.Range, revision int
 }
 
 func (s *Store) stream(ctx context.Context, r locktxn.Range, revision int64, each func(protocol.KV)) (int64, error) {
-	ctx, alive, cancel := withStallLimit(ctx, s.nextStallLimit())
+	ctx, alive, cancel := withStallLimit(ctx)
 	defer cancel()
 	chunks, err := s.etcd.GetStream(ctx, r.From, clientv3.WithRange(r.To), clientv3.WithRev(revision))
 	if err != nil {
@@ -137,7 +120,7 @@ func (s *Store) stream(ctx context.Context, r locktxn.Range, revision int64, eac
 }
 
 func (s *Store) pages(ctx context.Context, r locktxn.Range, revision int64, each func(protocol.KV)) (int64, error) {
-	ctx, alive, cancel := withStallLimit(ctx, s.nextStallLimit())
+	ctx, alive, cancel := withStallLimit(ctx)
 	defer cancel()
 	keys := int64(pageKeys)
 	for {
@@ -163,26 +146,6 @@ func (s *Store) pages(ctx context.Context, r locktxn.Range, revision int64, each
 	}
 }
 
-// listInOneRequest lists with a single request, which compaction cannot overtake.
-func (s *Store) listInOneRequest(ctx context.Context, each func(protocol.KV)) (int64, error) {
-	ctx, cancel := context.WithTimeout(ctx, 4*s.nextStallLimit())
-	defer cancel()
-	resp, err := s.etcd.Get(ctx, s.layout.Prefix(), clientv3.WithPrefix())
-	if err != nil {
-		return 0, err
-	}
-	unlisted := s.layout.UnlistedAreas()
-	deliver(resp.Kvs, func(kv protocol.KV) {
-		for _, area := range unlisted {
-			if strings.HasPrefix(kv.Key, area) {
-				return
-			}
-		}
-		each(kv)
-	})
-	return resp.Header.Revision, nil
-}
-
 // deliver calls each for every key.
 func deliver(kvs []*mvccpb.KeyValue, each func(protocol.KV)) {
 	for _, kv := range kvs {
@@ -190,31 +153,17 @@ func deliver(kvs []*mvccpb.KeyValue, each func(protocol.KV)) {
 	}
 }
 
-// nextStallLimit returns the limit for the next list: doubled by each consecutive stall except the first.
-func (s *Store) nextStallLimit() time.Duration {
-	doublings := max(0, s.stalls.Load()-1)
-	return min(stallLimit<<min(doublings, 4), maxStallLimit)
-}
+var errStalled = fmt.Errorf("no data for %v: %w", stallLimit, context.DeadlineExceeded)
 
-// stallError means that a list made no progress for this long.
-type stallError time.Duration
-
-func (e stallError) Error() string {
-	return fmt.Sprintf("no data for %v: %v", time.Duration(e), context.DeadlineExceeded)
-}
-
-func (stallError) Unwrap() error { return context.DeadlineExceeded }
-
-// withStallLimit returns a context that ends when alive has not been called for limit. Time spent on data that has
-// arrived does not count.
-func withStallLimit(parent context.Context,
-	limit time.Duration) (ctx context.Context, alive func(use func()), cancel context.CancelFunc) {
+// withStallLimit returns a context that ends when alive has not been called for [stallLimit]. Time spent on data that
+// has arrived does not count.
+func withStallLimit(parent context.Context) (ctx context.Context, alive func(use func()), cancel context.CancelFunc) {
 	ctx, stop := context.WithCancelCause(parent)
-	timer := time.AfterFunc(limit, func() { stop(stallError(limit)) })
+	timer := time.AfterFunc(stallLimit, func() { stop(errStalled) })
 	alive = func(use func()) {
 		timer.Stop()
 		use()
-		timer.Reset(limit)
+		timer.Reset(stallLimit)
 	}
 	return ctx, alive, func() { timer.Stop(); stop(nil) }
 }
@@ -242,7 +191,6 @@ type maxAnswerKV struct {
 	bytes int
 }
 
-// Range implements [pb.KVClient].
 func (b maxAnswerKV) Range(ctx context.Context, r *pb.RangeRequest,
 	opts ...grpc.CallOption) (*pb.RangeResponse, error) {
 	return b.KVClient.Range(ctx, r, append(slices.Clip(opts), grpc.MaxCallRecvMsgSize(b.bytes))...)

@@ -42,9 +42,7 @@ type Store struct {
 
 	delays delayLeases
 
-	noStreams atomic.Bool  // the server is older than 3.7
-	overtaken atomic.Bool  // compaction overtook the last list, so the next one is one request
-	stalls    atomic.Int32 // consecutive lists that stalled
+	noStreams atomic.Bool // the server is older than 3.7
 }
 
 // Option changes a Store from its defaults.

@@ -72,8 +72,7 @@ func SaveTask(l protocol.Layout, set, task string, guard clientv3.Cmp, seen int6
 
 // ReadPeriod reads the last period of the job under a lock, and the running unlockers, whose clocks are compared.
 func ReadPeriod(l protocol.Layout, lock string) Txn {
-	return Txn{Then: []clientv3.Op{clientv3.OpGet(l.Period(lock)), clientv3.OpGet(l.Unlockers(), clientv3.WithPrefix(),
-		clientv3.WithLimit(100))}}
+	return Txn{Then: append([]clientv3.Op{clientv3.OpGet(l.Period(lock))}, ReadUnlockers(l).Then...)}
 }
 
 // Documents are keys below the prefix that belong to no lock and may be written in the transactions that take and

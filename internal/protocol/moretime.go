@@ -61,11 +61,10 @@ func CheckMoreTime(r *metadata.Record, d time.Duration, now time.Time) error {
 	if err := CheckMoreTimeDuration(d); err != nil {
 		return err
 	}
+	if err := checkIdentified(r); err != nil {
+		return err
+	}
 	switch {
-	case r.Misplaced:
-		return errMisplaced
-	case r.UUID == "" || r.Token == 0:
-		return errors.New("the record has no uuid that can be read, so nobody can tell whose hold it is")
 	case r.AlertAt.IsZero() || r.AutoUnlockAt.IsZero():
 		return errors.New("the record has a deadline that is missing or cannot be read, so it cannot be moved")
 	case r.ProvenDead():
@@ -91,35 +90,28 @@ func CheckMoreTimeDuration(d time.Duration) error {
 
 // CheckAsk returns an error, a sentence, if the holder of a record cannot be asked to finish.
 func CheckAsk(r *metadata.Record) error {
+	if err := checkIdentified(r); err != nil || !r.ProvenDead() {
+		return err
+	}
+	return errors.New("its holder is dead: nobody would see the request")
+}
+
+// checkIdentified returns an error, a sentence, if nothing can be written for the hold in r.
+func checkIdentified(r *metadata.Record) error {
 	switch {
 	case r.Misplaced:
-		return errMisplaced
+		return errors.New("the record is at keys that belong to no lock, so no holder watches it")
 	case r.UUID == "" || r.Token == 0:
-		return errors.New("the record has no uuid that can be read, so a request could not name the hold")
-	case r.ProvenDead():
-		return errors.New("its holder is dead: nobody would see the request")
+		return errors.New("the record has no uuid that can be read, so nobody can tell whose hold it is")
 	}
 	return nil
 }
-
-var errMisplaced = errors.New("the record is at keys that belong to no lock, so no holder watches it")
 
 // The limits of an acknowledgement's duration: long enough to investigate, and not so long that it is forgotten.
 const (
 	MinAcknowledgement = time.Minute
 	MaxAcknowledgement = 24 * time.Hour
 )
-
-// CheckAcknowledge returns an error, a sentence, if a hold cannot be acknowledged.
-func CheckAcknowledge(r *metadata.Record) error {
-	switch {
-	case r.Misplaced:
-		return errors.New("the record is at keys that belong to no lock, so nothing can be written into it")
-	case r.UUID == "" || r.Token == 0:
-		return errors.New("the record has no uuid that can be read, so an acknowledgement could not name the hold")
-	}
-	return nil
-}
 
 // CheckAcknowledgementDuration returns an error, a sentence, if an acknowledgement cannot last d.
 func CheckAcknowledgementDuration(d time.Duration) error {
@@ -135,7 +127,7 @@ func CheckAcknowledgementDuration(d time.Duration) error {
 // CheckWithdraw returns an error, a sentence, if an acknowledgement cannot be withdrawn. One that is over can be, as
 // long as its key exists.
 func CheckWithdraw(r *metadata.Record) error {
-	if err := CheckAcknowledge(r); err != nil || r.Acknowledgement != nil {
+	if err := checkIdentified(r); err != nil || r.Acknowledgement != nil {
 		return err
 	}
 	return errors.New("nobody has acknowledged it")

@@ -73,7 +73,7 @@ func (v Verb) Info() VerbInfo {
 	case VerbAcknowledge:
 		return VerbInfo{Right: "acknowledge", ReasonField: "note", Undo: VerbWithdraw,
 			CheckDuration: CheckAcknowledgementDuration,
-			checkHold:     func(r *metadata.Record, _ Action) error { return CheckAcknowledge(r) },
+			checkHold:     func(r *metadata.Record, _ Action) error { return checkIdentified(r) },
 			Mark: Mark{Field: lockrecord.FieldAcknowledged, Leased: true, Document: acknowledgementDocument,
 				Author: acknowledgementAuthor}}
 	case VerbWithdraw:

@@ -120,7 +120,6 @@ func (m *metrics) keepNewest() {
 	}
 }
 
-// Describe implements [prometheus.Collector].
 func (s *Sweeper) Describe(ch chan<- *prometheus.Desc) {
 	m := s.metrics
 	for _, desc := range []*prometheus.Desc{m.heldBack, m.offset, m.jumps, m.lastUnlock} {
@@ -129,7 +128,6 @@ func (s *Sweeper) Describe(ch chan<- *prometheus.Desc) {
 	m.counted.Describe(ch)
 }
 
-// Collect implements [prometheus.Collector].
 func (s *Sweeper) Collect(ch chan<- prometheus.Metric) {
 	m := s.metrics
 	m.counted.Collect(ch)

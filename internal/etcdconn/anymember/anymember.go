@@ -71,14 +71,12 @@ func retryWithAnswer[T any](ctx context.Context, reads bool,
 
 type kv struct{ clientv3.KV }
 
-// Get implements [clientv3.KV].
 func (k kv) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
 	return retryWithAnswer(ctx, true, func(ctx context.Context) (*clientv3.GetResponse, error) {
 		return k.KV.Get(ctx, key, opts...)
 	})
 }
 
-// Txn implements [clientv3.KV].
 func (k kv) Txn(ctx context.Context) clientv3.Txn { return &txn{kv: k.KV, ctx: ctx} }
 
 // txn is a transaction as data, which can be sent again.
@@ -105,7 +103,6 @@ func (t *txn) Else(ops ...clientv3.Op) clientv3.Txn {
 	return t
 }
 
-// Commit implements [clientv3.Txn].
 func (t *txn) Commit() (*clientv3.TxnResponse, error) {
 	writes := func(op clientv3.Op) bool { return !op.IsGet() }
 	reads := !slices.ContainsFunc(t.then, writes) && !slices.ContainsFunc(t.otherwise, writes)
@@ -116,7 +113,6 @@ func (t *txn) Commit() (*clientv3.TxnResponse, error) {
 
 type lease struct{ clientv3.Lease }
 
-// Grant implements [clientv3.Lease].
 func (l lease) Grant(ctx context.Context, ttl int64) (*clientv3.LeaseGrantResponse, error) {
 	return retryWithAnswer(ctx, false, func(ctx context.Context) (*clientv3.LeaseGrantResponse, error) {
 		return l.Lease.Grant(ctx, ttl)

@@ -70,13 +70,21 @@ func (w *Witness) searchCommands(ctx context.Context) {
 	took := time.Since(began)
 	var suspicions []metadata.Statement
 	w.mu.Lock()
-	w.warnPrivate(private)
+	if len(private) > 0 {
+		w.warnPrivate.Do(func() {
+			w.cfg.Log.Warn().Str("directory", private[0]).Int("directories", len(private)).
+				Msg("cgroups in private directories are taken for those of other users; logged once")
+		})
+	}
 	for i, p := range due {
 		n, err := living[i], unseen[i]
 		switch p.unseen = err != nil; {
 		case w.running[p.holder] != p:
 		case err != nil:
-			w.warnCgroupsUnseen(err)
+			w.warnCgroups.Do(func() {
+				w.cfg.Log.Warn().Err(err).Msg("cannot see whether the command of an ended lock holder still runs; " +
+					"logged once, a metric counts such processes")
+			})
 			p.next = time.Now().Add(searchPause)
 		case n == 0:
 			w.stateEnd(p, *p.exit)
@@ -121,16 +129,6 @@ func (p *process) countCommand(found map[int64]int, failed error) (int, error) {
 	return found[p.cgroup], failed
 }
 
-// warnPrivate logs once that some cgroups may be read only by their owners. The caller holds mu.
-func (w *Witness) warnPrivate(dirs []string) {
-	if w.warnedPrivate || len(dirs) == 0 {
-		return
-	}
-	w.warnedPrivate = true
-	w.cfg.Log.Warn().Str("directory", dirs[0]).Int("directories", len(dirs)).
-		Msg("cgroups in private directories are taken for those of other users; logged once")
-}
-
 // commandSuspicions returns the suspicions that a command outlives its process, one for each lock. It returns them
 // once, and none while the command may be being killed. The caller holds mu.
 func (w *Witness) commandSuspicions(p *process, n int) (suspicions []metadata.Statement) {
@@ -157,14 +155,4 @@ func (w *Witness) writeSuspicion(ctx context.Context, s metadata.Statement) {
 		log = w.cfg.Log.Warn().Err(err)
 	}
 	log.Str("lock", s.Name).Str("uuid", s.UUID).Int64("token", s.Token).Msg(s.Reason)
-}
-
-// warnCgroupsUnseen logs once that cgroups cannot be searched. The caller holds mu.
-func (w *Witness) warnCgroupsUnseen(err error) {
-	if w.warnedCgroups {
-		return
-	}
-	w.warnedCgroups = true
-	w.cfg.Log.Warn().Err(err).Msg("cannot see whether the command of an ended lock holder still runs; logged once, a " +
-		"metric counts such processes")
 }

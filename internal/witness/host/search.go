@@ -137,20 +137,13 @@ func (w *Witness) recordSearch(h holder, watchers []watcher, seen lookResult) {
 		p.next = time.Now().Add(w.pauses.absent)
 	case unseen:
 		p.unseen = true
-		w.warnUnseen(p)
+		w.warnUnseen.Do(func() {
+			w.cfg.Log.Warn().Int64("pid", p.pid).Int64("pid_namespace", p.namespace).
+				Int64("own_namespace", w.cfg.Machine.Namespace).
+				Msg("cannot see a process of this machine that holds a lock, so cannot prove its end: run the " +
+					"witness in the pid namespace of the machine; logged once, a metric counts such processes")
+		})
 	}
-}
-
-// warnUnseen logs once that a holder's process is invisible to the witness. The caller holds mu.
-func (w *Witness) warnUnseen(p *process) {
-	if w.warnedUnseen {
-		return
-	}
-	w.warnedUnseen = true
-	w.cfg.Log.Warn().Int64("pid", p.pid).Int64("pid_namespace", p.namespace).
-		Int64("own_namespace", w.cfg.Machine.Namespace).
-		Msg("cannot see a process of this machine that holds a lock, so cannot prove its end: run the witness in the " +
-			"pid namespace of the machine; logged once, a metric counts such processes")
 }
 
 // awaitExit waits for the end of one process.

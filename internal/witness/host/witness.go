@@ -46,15 +46,15 @@ type Witness struct {
 	searchNow  chan struct{} // capacity 1: wakes the search for processes
 	publishNow chan struct{} // capacity 1: wakes the writing of statements
 
-	mu            sync.Mutex
-	locks         map[string]*held // by the name of the lock
-	running       map[holder]*process
-	writeProblem  string // why etcd does not accept statements; empty if it does
-	warnedUnseen  bool   // has logged that a process is invisible
-	warnedCgroups bool   // has logged that cgroups cannot be searched
-	warnedPrivate bool   // has logged that some cgroups are private
-	counts        counts
-	following     sync.WaitGroup // goroutines that wait for the end of processes
+	mu           sync.Mutex
+	locks        map[string]*held // by the name of the lock
+	running      map[holder]*process
+	writeProblem string    // why etcd does not accept statements; empty if it does
+	warnUnseen   sync.Once // that a process is invisible
+	warnCgroups  sync.Once // that cgroups cannot be searched
+	warnPrivate  sync.Once // that some cgroups are private
+	counts       counts
+	following    sync.WaitGroup // goroutines that wait for the end of processes
 }
 
 // pauses are durations that tests may shorten.

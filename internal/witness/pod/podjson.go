@@ -84,7 +84,6 @@ type podList struct {
 	Items           []pod `json:"items"`
 }
 
-// GetObjectMeta implements [metav1.ObjectMetaAccessor].
 func (p *pod) GetObjectMeta() metav1.Object {
 	return &metav1.ObjectMeta{
 		Namespace: p.Metadata.Namespace, Name: p.Metadata.Name, UID: types.UID(p.Metadata.UID),
@@ -98,7 +97,6 @@ func (p *pod) DeepCopyObject() runtime.Object {
 	return &c
 }
 
-// DeepCopyObject implements [runtime.Object].
 func (l *podList) DeepCopyObject() runtime.Object {
 	c := *l
 	return &c

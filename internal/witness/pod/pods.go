@@ -222,10 +222,8 @@ func (f *feed) completeSince() time.Duration {
 	return f.since
 }
 
-// Add implements [cache.ReflectorStore].
 func (f *feed) Add(obj any) error { return f.Update(obj) }
 
-// Update implements [cache.ReflectorStore].
 func (f *feed) Update(obj any) error { return f.apply(obj, false) }
 
 // Delete implements [cache.ReflectorStore]. The object is the last state of the pod.
@@ -282,7 +280,6 @@ func (f *feed) Replace(list []any, _ string) error {
 	return nil
 }
 
-// Resync implements [cache.ReflectorStore].
 func (f *feed) Resync() error { return nil }
 
 // Bookmark implements [cache.ReflectorBookmarkStore]: all changes up to now have arrived.
