@@ -30,7 +30,7 @@ func picture(t *testing.T, prometheus string) {
 	if *pictures == "" {
 		return
 	}
-	tab, end := browser(t, 1200, 1040)
+	tab, end := browser(t, 1200, 1010)
 	defer end()
 	shot, err := photograph(tab, prometheus+"/classic/alerts")
 	if err == nil {
