@@ -254,15 +254,15 @@ func readNewestTickets(l protocol.Layout, lock string, n int64) clientv3.Op {
 		clientv3.SortDescend))
 }
 
-// MaxTicketsRead is how many tickets a waiter that gives up reads, to report its position. To read only those ahead of
+// maxTicketsRead is how many tickets a waiter that gives up reads, to report its position. To read only those ahead of
 // it, etcd would read the whole queue for each waiter: when many give up at once, the cost grows with the square of
 // their number.
-const MaxTicketsRead = 100
+const maxTicketsRead = 100
 
-// ReadHoldersAndTickets reads the holders, the keys of up to [MaxTicketsRead] tickets, and the number of all.
+// ReadHoldersAndTickets reads the holders, the keys of up to [maxTicketsRead] tickets, and the number of all.
 func ReadHoldersAndTickets(l protocol.Layout, c Claim) Txn {
 	// in the order of their keys, which is not that of their ages
-	some := readTickets(l, c.Lock, clientv3.WithKeysOnly(), clientv3.WithLimit(MaxTicketsRead))
+	some := readTickets(l, c.Lock, clientv3.WithKeysOnly(), clientv3.WithLimit(maxTicketsRead))
 	return Txn{Then: append(c.readHolders(l), some)}
 }
 

@@ -182,9 +182,6 @@ type RefusedError struct{ Why string } // a sentence
 // Error returns the reason as a sentence.
 func (e *RefusedError) Error() string { return e.Why }
 
-// sourceWaiter is the source of a finish request by a client that waits for the lock.
-const sourceWaiter = "waiter"
-
 // maxShownBytes is how much of outside text a sentence shows.
 const maxShownBytes = 240
 
@@ -208,7 +205,7 @@ func DescribePastFinishRequest(q *metadata.FinishRequest, now time.Time) string 
 		return ""
 	}
 	by := DisplayName(q.By)
-	if q.Source == sourceWaiter {
+	if q.Source == metadata.SourceWaiter {
 		by += ", who waits,"
 	}
 	return "asked by " + by + agoText(q.At.Time, now) + quoted(q.Reason)

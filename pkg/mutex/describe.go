@@ -55,26 +55,6 @@ func due(t, now time.Time, next, past, unknown string) string {
 // isFuture reports whether t lies in the future. What is less than a second away is called "just now".
 func isFuture(t, now time.Time) bool { return t.Sub(now) >= time.Second }
 
-// describeDelay says whose hold a lock delay follows and when it ends.
-func describeDelay(d *metadata.LockDelay, now time.Time) string {
-	line := "a lock delay"
-	if !d.Unreadable {
-		line += " after the hold of " + cmp.Or(plain(d.Owner), "an unknown owner")
-		if d.Hostname != "" {
-			line += " on " + plain(d.Hostname)
-		}
-	}
-	switch until := d.Until(); {
-	case !d.Leased:
-		return line + " stands until an operator ends it"
-	case until.IsZero():
-		return line + " stands"
-	case isFuture(until, now):
-		return line + " lasts until " + until.UTC().Format(time.RFC3339) + ", " + text.RelativeWords(until, now)
-	}
-	return line + " is about to end"
-}
-
 // describeEnding says who ended a hold, when and why.
 func describeEnding(e *metadata.Ending, now time.Time) string {
 	words, _ := metadata.EndingWordsFor(e.Cause)

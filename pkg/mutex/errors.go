@@ -12,6 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/locktxn/etcdretry"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -48,9 +49,9 @@ type HeldError struct {
 	Holder metadata.FullRecord
 	At     time.Time // wall clock of this process
 
-	// Position is the caller's position in the queue when it gave up; 1 is next. If more than a hundred clients queue,
-	// it is an estimate. From TryLock of a free lock that others queue for, it is the position that the caller would
-	// have had. 0 if unknown.
+	// Position is the caller's position in the queue when it gave up; 1 is next. From TryLock of a free lock that
+	// others queue for, it is the position that the caller would have had. 0 if unknown, or if more than a hundred
+	// clients queue.
 	Position int
 
 	// Kind is how the caller wanted to share the lock: metadata.KindSemaphore, KindShared or KindExclusive; empty for a
@@ -82,12 +83,12 @@ func (e *HeldError) Error() string {
 	case e.Kind != "":
 		line = e.shared()
 	case e.Holder.Token == 0 && e.Delay != nil:
-		line = fmt.Sprintf("nobody holds lock %q; %s", e.Name, describeDelay(e.Delay, e.At))
+		line = fmt.Sprintf("nobody holds lock %q; %s", e.Name, protocol.DescribeDelay(e.Delay, e.At))
 	case e.Holder.Token == 0:
 		line = fmt.Sprintf("lock %q is free, but others queue for it", e.Name)
 	}
 	if e.Kind != "" && e.Delay != nil {
-		line += "; " + describeDelay(e.Delay, e.At)
+		line += "; " + protocol.DescribeDelay(e.Delay, e.At)
 	}
 	if due := firstUnlock(e.Holders, e.Holder); e.NoUnlocker && !due.After(e.At) {
 		line += "; no unlocker is running, so nothing removes it"

@@ -12,7 +12,6 @@ import (
 // giveUp leaves the queue because ctx ended. The error has the holder and the position.
 func (a *acquisition) giveUp(ctx context.Context, err error) error {
 	position := a.queue.position
-	first := a.queue.first
 	known := a.holder.Name != ""
 	if position.Revision == 0 || a.indeterminate {
 		a.leaveLater()
@@ -35,13 +34,9 @@ func (a *acquisition) giveUp(ctx context.Context, err error) error {
 	}
 	a.c.leases.giveBack(a.queue.lease)
 	a.setHolders(r)
-	tickets := claim.HolderReads()
 	held := a.heldError(left)
 	held.Err = contextError(ctx)
-	held.Position = a.c.queuePosition(r, tickets, position, a.holder.UUID)
-	if !first && int(r.Keys(tickets).Count) > locktxn.MaxTicketsRead {
-		held.Position = max(held.Position, 2) // no ticket ahead was among those read
-	}
+	held.Position = a.c.queuePosition(r, claim.HolderReads(), position, a.holder.UUID)
 	return held
 }
 
@@ -80,29 +75,18 @@ func (c *Client) leave(ctx context.Context, lock, uuid string, read ...clientv3.
 	return r, err
 }
 
-// queuePosition returns the place of a position in the queue, 1 for the first, from the tickets that operation op read.
-// The holder's ticket does not count. If only some were read, it is an estimate, because ticket keys are in no order.
+// queuePosition returns the place of a position in the queue, 1 for the first, from the tickets that operation op read;
+// 0 if there are too many to read. The holder's ticket does not count.
 func (c *Client) queuePosition(r etcdretry.Response, op int, p locktxn.Position, holder string) int {
 	tickets := r.Keys(op)
-	unread := int(tickets.Count) - len(tickets.Kvs)
-	ahead := 0
-	behind := 0
-	ownUnread := unread > 0
+	if int(tickets.Count) > len(tickets.Kvs) {
+		return 0
+	}
+	position := 1
 	for _, kv := range tickets.Kvs {
-		switch {
-		case kv.CreateRevision == p.Revision:
-			ownUnread = false
-		case kv.CreateRevision > p.Revision:
-			behind++
-		case c.layout.Parse(string(kv.Key)).ID != holder:
-			ahead++
+		if kv.CreateRevision < p.Revision && c.layout.Parse(string(kv.Key)).ID != holder {
+			position++
 		}
 	}
-	if ownUnread {
-		unread--
-	}
-	if ahead > 0 {
-		ahead += unread * ahead / (ahead + behind)
-	}
-	return ahead + 1
+	return position
 }

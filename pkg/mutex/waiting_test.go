@@ -163,31 +163,23 @@ func TestPositionIsRightAfterOthersGiveUp(t *testing.T) {
 	})
 }
 
-// In a queue of more than a hundred, the position in an error is an estimate that counts only the others: it is exact
-// for the last waiter.
-func TestPositionInALongQueueIsEstimated(t *testing.T) {
-	type places struct{ ahead, behind, least, most int }
-	queues(t, map[string]places{
-		"all ahead":              {150, 0, 151, 151},
-		"100 ahead, 300 behind":  {100, 300, 20, 250},
-		"all but some are ahead": {200, 3, 150, 204},
-	}, func(t *testing.T, q *fake, c places) {
-		join := func(n int) {
-			for range n {
-				id := uuid.NewString()
-				q.put(layout(t).Ticket("a", id), "{}")
-				q.put(layout(t).Tail("a"), id)
-			}
-		}
+func TestPositionInALongQueueIsUnknown(t *testing.T) {
+	queues(t, map[string]int{"100": 100, "0": 101}, func(t *testing.T, q *fake, others int) {
 		take(t, q.locks(), "a")
-		join(c.ahead)
+		for range others - 1 {
+			id := uuid.NewString()
+			q.put(layout(t).Ticket("a", id), "{}")
+			q.put(layout(t).Tail("a"), id)
+		}
 		giveUp, ended := queueUp(q.locks(), 1)
 		synctest.Wait()
-		join(c.behind)
 		giveUp()
-		held, _ := errors.AsType[*mutex.HeldError](<-ended)
-		if held == nil || held.Position < c.least || held.Position > c.most {
-			t.Errorf("got %v", held)
+		want := others
+		if others > 100 {
+			want = 0
+		}
+		if held, _ := errors.AsType[*mutex.HeldError](<-ended); held == nil || held.Position != want {
+			t.Errorf("got %v, want position %d", held, want)
 		}
 		q.delete(layout(t).Queue("a"))
 	})
