@@ -70,7 +70,8 @@ func TestReadOnlyRoleIsEnough(t *testing.T) {
 	proctest.Must(t, os.WriteFile(password, []byte("secret\n"), 0o600))
 	p := start(t, etcd.Endpoint(), "--etcd.user=mutexdash", "--etcd.password-file="+password,
 		"--web.external-url=https://ops.example/locks/")
-	answers(t, p.pages+"/locks/lock?name=nightly/run", http.StatusOK, "app/run.rb:3", "mutexctl force-unlock nightly/run")
+	answers(t, p.pages+"/locks/lock?name=nightly/run", http.StatusOK, "app/run.rb:3",
+		"mutexctl force-unlock nightly/run")
 	answers(t, p.pages+"/locks/status", http.StatusOK, "No unlocker has announced itself")
 	take(t, etcd.Client(t), "another")
 	answers(t, p.pages+"/locks/?q=another", http.StatusOK, "billing-0")
