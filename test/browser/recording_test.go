@@ -38,11 +38,16 @@ const (
 func TestRecording(t *testing.T) {
 	r := newRecording(t)
 
-	r.caption("A nightly job takes a lock")
-	monday := r.starts("monday prices")
+	r.caption("Every lock that is held, on one page")
+	monday := r.job("monday prices")
 	monday.Prints(t, "locked, token")
 	late := time.Now().Add(time.Minute)
 	over := time.Now().Add(3 * time.Minute)
+	r.page("", "the report of monday")
+	r.keep(2500)
+
+	r.caption("A nightly job has taken it")
+	r.types("./report monday prices &")
 	r.prints(monday.Output(), 1000)
 	r.types("mutexctl list")
 	r.prints(r.mutexctl("list"), 2000)
@@ -51,7 +56,8 @@ func TestRecording(t *testing.T) {
 	time.Sleep(time.Until(late) + time.Second)
 	r.types("mutexctl list")
 	r.prints(r.mutexctl("list"), 3000)
-	tuesday := r.starts("tuesday today")
+	r.types("./report tuesday today &")
+	tuesday := r.job("tuesday today")
 	r.keep(1000)
 
 	r.caption("The page says who holds it, and who waits")
@@ -143,9 +149,8 @@ func (r *recording) command(line string) *exec.Cmd {
 	return c
 }
 
-// starts types and starts the job in the background.
-func (r *recording) starts(arguments string) *proctest.Process {
-	r.types("./report " + arguments + " &")
+// job starts the job in the background.
+func (r *recording) job(arguments string) *proctest.Process {
 	return proctest.Start(r, r.command("exec ./report "+arguments))
 }
 
