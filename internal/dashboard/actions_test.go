@@ -134,7 +134,7 @@ type refusal struct {
 }
 
 func refusals() []refusal {
-	const large = 17 << 10
+	const large = 65 << 10
 	lost := func(s *scene, _ url.Values) { delete(s.documents, stuck) }
 	stale := func(s *scene, _ url.Values) { s.fresh.HeardAt = s.now.Add(-time.Minute) }
 	never := func(s *scene, _ url.Values) { s.fresh.HeardAt = time.Time{} }
@@ -159,7 +159,7 @@ func refusals() []refusal {
 			says: "another site"},
 		{name: "as JSON", headers: []string{"Content-Type", "application/json"}, status: 415,
 			says: "must be application/x-www-form-urlencoded"},
-		{name: "that is large", set: "reason=" + strings.Repeat("a", large), status: 413, says: "16 KiB"},
+		{name: "that is large", set: "reason=" + strings.Repeat("a", large), status: 413, says: "64 KiB"},
 		{name: "while etcd is away", change: stale, status: 412, says: "Nothing was done."},
 		{name: "before anything was loaded", change: never, status: 503, says: "could not be loaded"},
 		{name: "without its hold", set: "hold=", status: 400, says: "which hold"},

@@ -223,7 +223,7 @@ type problemPage struct {
 }
 
 const (
-	maxBody    = 16 << 10        // of a POST, in bytes
+	maxBody    = 64 << 10        // of a POST, in bytes
 	bodyWithin = 2 * time.Second // in which it has to be here
 )
 
@@ -246,7 +246,7 @@ func readBody(w http.ResponseWriter, r *http.Request, kind string) error {
 			Detail: "The body must be " + kind + "."}
 	}
 	tooLarge := &app.HTTPError{Status: http.StatusRequestEntityTooLarge, Code: "too_large", Title: "Too large",
-		Detail: "The body may have at most 16 KiB."}
+		Detail: "The body may have at most 64 KiB."}
 	if r.ContentLength > maxBody {
 		return tooLarge
 	}

@@ -131,7 +131,7 @@ func TestForbiddenRequestsAreAnsweredBeforeTheBodyIsRead(t *testing.T) {
 			"X-Forwarded-User: chief"), http.StatusUnsupportedMediaType},
 		"announced as too large": {byHand("POST /unlock?name=x", "", form[0], "Content-Length: 99999",
 			"X-Forwarded-User: chief"), http.StatusRequestEntityTooLarge},
-		"too large in pieces": {byHand("POST /unlock?name=x", "4400\r\n"+strings.Repeat("x", 17<<10)+"\r\n0\r\n\r\n",
+		"too large in pieces": {byHand("POST /unlock?name=x", "10400\r\n"+strings.Repeat("x", 65<<10)+"\r\n0\r\n\r\n",
 			form[0], "Transfer-Encoding: chunked", "X-Forwarded-User: chief"), http.StatusRequestEntityTooLarge},
 		"who may, but is silent": {byHand("POST /unlock?name=x", "reason=", append(form, "X-Forwarded-User: chief")...),
 			http.StatusRequestTimeout},

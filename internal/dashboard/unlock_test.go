@@ -1,6 +1,7 @@
 package dashboard_test
 
 import (
+	"cmp"
 	"crypto/tls"
 	"encoding/base64"
 	"encoding/json"
@@ -10,6 +11,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -162,6 +164,68 @@ func TestForceUnlockWithUnknownOutcomeIsRechecked(t *testing.T) {
 			if w.Code != c.status || asked != 1 || !strings.Contains(words(w.Body.String()), c.says) {
 				t.Errorf("the answer is %d after %d tries: %s", w.Code, asked, words(w.Body.String()))
 			}
+		})
+	}
+}
+
+// The form for all holds that a search finds: it leaves out the living, and spares what has changed since.
+func TestForceUnlockOfAllThatASearchFinds(t *testing.T) {
+	const link = "/unlock?q=host:node-7"
+	dead := func(s *scene) {
+		for i := range 4 {
+			s.add(hold{name: fmt.Sprint("node/", i), owner: "crm", host: "node-7", held: time.Hour, alert: time.Hour})
+		}
+		s.add(hold{name: "node/lives", owner: "crm", host: "node-7", held: time.Second, alert: time.Hour})
+	}
+	for name, c := range map[string]struct {
+		who, link, set string
+		headers        []string
+		change         func(s *scene) // while the form is open
+		status         int
+		says           string
+		ended          int
+	}{
+		"all": {status: 200, says: "4 of 4 holds ended.", ended: 4},
+		"but one that has changed": {change: func(s *scene) {
+			s.add(hold{name: "node/1", owner: "crm", host: "node-7", held: time.Hour, alert: 2 * time.Hour})
+		}, status: 200, says: "3 of 4 holds ended. 1 spared: changed or ended since you looked.", ended: 3},
+		"wrong number":  {set: "typed=5", status: 422, says: "That is not the number of the holds"},
+		"no reason":     {set: "reason=dead", status: 422, says: "4 characters"},
+		"no holds":      {set: "hold=", status: 400, says: "does not say which holds"},
+		"unknown holds": {set: "hold=a b. .c 7.x", status: 200, says: "0 of 4 holds ended. 4 spared"},
+		"too many":      {set: "hold=" + strings.Repeat("a ", 1001), status: 422, says: "at most 1,000"},
+		"no search":     {link: "/unlock?q=", status: 400, says: "Search first"},
+		"half a search": {link: "/unlock?q=held:x", status: 400, says: "not understood"},
+		"no permission": {who: "viewer", status: 403, says: "needs the permission unlock"},
+		"of others":     {who: "catalog-only", status: 200, says: "0 of 4 holds ended. 4 failed."},
+		"another site":  {headers: []string{"Sec-Fetch-Site", "cross-site"}, status: 403, says: "another site"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := busy()
+			dead(s)
+			d, done := operated(t, s)
+			for who, may := range map[string]bool{"viewer": false, "chief": true} {
+				list := get(d, "/?q=host:node-7", "X-Forwarded-User", who).Body.String()
+				if slices.Contains(attributes(list, "href"), link) != may {
+					t.Errorf("whether the list leads %s to the form: want %v", who, may)
+				}
+			}
+			page := get(d, link, "X-Forwarded-User", "chief").Body.String()
+			wantWords(t, page, "1 hold left out, alive within the last minute: include it.", "Force unlock 4 holds")
+			form := url.Values{"typed": {"4"}, "reason": {"node-7 burnt down"},
+				"hold": {regexp.MustCompile(`name="hold" value="(.*?)"`).FindStringSubmatch(page)[1]}}
+			if key, value, ok := strings.Cut(c.set, "="); ok {
+				form.Set(key, value)
+			}
+			if c.change != nil {
+				s.change(func() { c.change(s) })
+				s.tick(2 * time.Second)
+			}
+			w := post(d, cmp.Or(c.who, "chief"), cmp.Or(c.link, link), form, c.headers...)
+			if w.Code != c.status || len(*done) != c.ended {
+				t.Errorf("the answer is %d, %d were ended", w.Code, len(*done))
+			}
+			wantWords(t, w.Body.String(), c.says)
 		})
 	}
 }

@@ -2,7 +2,10 @@ package locks
 
 import (
 	"slices"
+	"strconv"
 	"time"
+
+	"github.com/cespare/xxhash/v2"
 )
 
 // recentlyAlive is how long ago a holder was alive at most if its hold is left out.
@@ -17,13 +20,20 @@ type ToEnd struct {
 // ChooseToEnd chooses among the rows that a query finds. It leaves out what is no hold and, unless evenAlive is set,
 // the holds of holders that were alive recently.
 func ChooseToEnd(found []*Row, evenAlive bool, now time.Time) ToEnd {
-	holds := slices.DeleteFunc(slices.Clone(found), func(r *Row) bool { return r.Token == 0 || r.Misplaced })
+	holds := slices.DeleteFunc(slices.Clone(found), func(r *Row) bool {
+		return r.Token == 0 || r.Misplaced || r.Leased != nil
+	})
 	if evenAlive {
 		return ToEnd{Rows: holds}
 	}
 	n := len(holds)
 	chosen := slices.DeleteFunc(holds, func(r *Row) bool { return r.isAlive(now) })
 	return ToEnd{Rows: chosen, LeftOut: n - len(chosen)}
+}
+
+// HoldID identifies the hold of the lock in a few bytes. It is the same in every replica.
+func (r *Row) HoldID() string {
+	return strconv.FormatUint(Hash(xxhash.Sum64String(r.Name), xxhash.Sum64String(r.UUID), uint64(r.Token)), 36)
 }
 
 // isAlive reports whether the holder was alive recently, by its own clock, and is not proven to have ended since.

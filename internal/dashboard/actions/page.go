@@ -61,7 +61,8 @@ func (o *Operation) holdForm(r *app.Request, lock *app.Lock, title string, typed
 
 // confirmForm is the form that asks for a reason, and for the name of a lock that another gets then.
 type confirmForm struct {
-	Shown     string // the name in visible characters
+	Ask       string // what to type, if it is not the name of a lock
+	Shown     string // the name in visible characters, or the number of holds
 	Token     int64
 	Revision  int64
 	Hold      string
@@ -127,6 +128,9 @@ func (o *Operation) withCommand(r *app.Request, typed Request, err error) error 
 
 // showHold is the form, with what was typed before and what was wrong about it.
 func (o *Operation) showHold(r *app.Request, typed Request, name string, wrong *FieldError) (app.Answer, error) {
+	if o.isSearch(r) {
+		return o.foundForm(r, typed, name, wrong)
+	}
 	lock, err := o.app.ReadHeldLock(r)
 	switch {
 	case err != nil:
@@ -191,6 +195,9 @@ func (o *Operation) unlockForm(r *app.Request, lock *app.Lock, typed Request, na
 
 // ServePost does what the confirmation page asked for. Whether the caller may is checked already.
 func (o *Operation) ServePost(r *app.Request) (app.Answer, error) {
+	if o.isSearch(r) {
+		return o.postFound(r)
+	}
 	asked, name, err := o.readForm(r)
 	typed := asked
 	if err == nil {
@@ -250,13 +257,9 @@ func (o *Operation) readForm(r *app.Request) (asked Request, typed string, err e
 		return asked, "", err
 	}
 	asked.Hold = r.URL.Query().Get("hold")
-	body, err := io.ReadAll(r.Body)
+	form, err := readValues(r)
 	if err != nil {
 		return asked, "", err
-	}
-	form, err := url.ParseQuery(string(body))
-	if err != nil {
-		return asked, "", app.BadBody("The form could not be read.")
 	}
 	asked.Reason = form.Get("reason")
 	asked.Ticket = form.Get("ticket")
@@ -281,6 +284,19 @@ func (o *Operation) readForm(r *app.Request) (asked Request, typed string, err e
 	asked.Revision = revision
 	asked.SeenRevision = revision
 	return asked, form.Get("typed"), nil
+}
+
+// readValues reads the values of a form.
+func readValues(r *app.Request) (url.Values, error) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	form, err := url.ParseQuery(string(body))
+	if err != nil {
+		return nil, app.BadBody("The form could not be read.")
+	}
+	return form, nil
 }
 
 // defaultDuration is the duration that forms suggest.

@@ -36,6 +36,7 @@ type Request struct {
 	Undo           bool   // take back the acknowledgement
 	SeenMark       int64  // the revision of the acknowledgement that the form showed; 0: any
 	SeenRevision   int64  // the revision of the record that the form showed; 0: no form
+	counted        bool   // against the rate of all, with others in the same form
 }
 
 // historyID is where the ending of the hold is recorded.
@@ -186,20 +187,33 @@ func (o *Operation) performOnHold(r *app.Request, asked Request) (protocol.Actio
 	if err := o.checkHold(r, &document, action, &asked); err != nil {
 		return action, err
 	}
-	standard := r.Snapshot().Combined.Policy.LockDelay
-	on := protocol.ActionTarget{Hold: record, LockDelayAfter: record.EffectiveLockDelay(standard)}
+	return action, o.sendToHold(r, asked, o.target(r, record), action)
+}
+
+// target is the hold in r, with the lock delay that follows.
+func (o *Operation) target(at *app.Request, r *metadata.Record) protocol.ActionTarget {
+	standard := at.Snapshot().Combined.Policy.LockDelay
+	return protocol.ActionTarget{Hold: r, LockDelayAfter: r.EffectiveLockDelay(standard)}
+}
+
+// sendToHold sends the action to etcd. If etcd did not do it, or its answer was lost, the lock is read again.
+func (o *Operation) sendToHold(r *app.Request, asked Request, on protocol.ActionTarget, action protocol.Action) error {
 	out, err := o.send(r, asked, on, action)
 	if errors.Is(err, metadata.ErrChanged) || errors.Is(err, metadata.ErrOutcomeUnknown) {
-		err = o.checkOutcome(r, asked, record, out.Ending, err)
+		return o.checkOutcome(r, asked, on.Hold, out.Ending, err)
 	}
-	return action, err
+	return err
 }
 
 // send sends the action to etcd, within the rate of all. Its error is for the caller, but for [metadata.ErrChanged] and
 // [metadata.ErrOutcomeUnknown].
 func (o *Operation) send(r *app.Request, asked Request, on protocol.ActionTarget, action protocol.Action) (
 	protocol.Outcome, error) {
-	giveBack, err := o.rate.reserve(r.Now)
+	giveBack := func() {}
+	var err error
+	if !asked.counted {
+		giveBack, err = o.rate.reserve(r.Now)
+	}
 	if err != nil {
 		return protocol.Outcome{}, err
 	}

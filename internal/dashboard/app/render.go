@@ -27,7 +27,8 @@ func ParseTemplates(files fs.FS, u URLs) (Templates, error) {
 		return nil, err
 	}
 	pages := Templates{}
-	for _, name := range []string{"list", "lock", "free", "shared", "unlock", "end-delay", "mark", "waiting",
+	for _, name := range []string{"list", "lock", "free", "shared", "unlock", "unlock-found", "end-delay", "mark",
+		"waiting",
 		"timeline", "history", "audit", "status", "help", "problem"} {
 		pages[name] = sync.OnceValues(func() (*template.Template, error) {
 			t, err := shared.Clone()

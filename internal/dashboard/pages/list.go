@@ -95,15 +95,17 @@ type listPage struct {
 	Limits   []Link
 	Every    []int // seconds between two looks that can be chosen
 	Group    Link
-	Grouped  bool
-	Clear    string // the list without filter
-	Sort     string
-	Limit    int
-	Fragment string // address of what changes
-	NextAt   int64  // when a state changes by itself, or silence of etcd becomes a fact, in milliseconds
-	ETag     string
-	Others   app.Others
-	Part     bool // only what changes is asked for, not the page around it
+	// ForceUnlock leads to the form for all locks found; zero if it is not for the caller.
+	ForceUnlock Link
+	Grouped     bool
+	Clear       string // the list without filter
+	Sort        string
+	Limit       int
+	Fragment    string // address of what changes
+	NextAt      int64  // when a state changes by itself, or silence of etcd becomes a fact, in milliseconds
+	ETag        string
+	Others      app.Others
+	Part        bool // only what changes is asked for, not the page around it
 }
 
 type (
@@ -184,6 +186,7 @@ func (p *Pages) listPage(r *app.Request, s *locks.Snapshot, l ListRequest, found
 	v.Query = app.BoxText(l.Query.Text)
 	v.AutoRefresh = true
 	v.Sort = l.sort()
+	v.ForceUnlock = p.forceUnlockLink(r, l, found.Counts.Total)
 	if w.Prev != "" {
 		v.Prev = l.link(p.app.URLs, nil, "before", w.Prev)
 	}

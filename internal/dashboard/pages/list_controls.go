@@ -3,9 +3,11 @@ package pages
 import (
 	"strconv"
 
+	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/dashboard/app"
 	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/locks"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -43,6 +45,17 @@ func (p *Pages) fillView(v *listPage, l ListRequest) {
 	if l.group {
 		v.Group = Link{"one list", l.link(p.app.URLs, func(l *ListRequest) { l.group = false })}
 	}
+}
+
+// forceUnlockLink is the way to the form that ends all holds found by a search, for callers who may.
+func (p *Pages) forceUnlockLink(r *app.Request, l ListRequest, n int) Link {
+	switch {
+	case !p.app.Config.IsEnabled(protocol.VerbForceUnlock) || !r.Caller.MaySome(access.Unlock):
+		return Link{}
+	case n < 2 || len(l.Query.Terms) == 0 || l.Query.Err() != nil || r.Level() == locks.Stale:
+		return Link{}
+	}
+	return Link{"force unlock these " + text.Thousands(n) + "…", p.app.URLs.To("unlock", "q", l.Query.Text)}
 }
 
 // groupView is a section of a list: an owner and the locks of it.

@@ -1,0 +1,233 @@
+package actions
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/clustermutex/unlocker/internal/dashboard/app"
+	"github.com/clustermutex/unlocker/internal/locks"
+	"github.com/clustermutex/unlocker/internal/text"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// Limits of one form for many holds.
+const (
+	maxFound  = 1000             // holds; its body still fits
+	maxEnding = 20 * time.Second // for which holds are ended, so that the answer still arrives
+)
+
+// foundPage asks a person whether all holds that a search finds shall be ended by force, or says what came of that.
+type foundPage struct {
+	app.Page
+	Search    string
+	query     *locks.Query
+	Holds     []foundHold
+	Alive     int    // left out
+	EvenAlive string // the form that has these, too
+	Forbidden int    // left out: the caller lacks the permission for them
+	Done      *foundDone
+	confirmForm
+}
+
+type foundHold struct {
+	Name, URL, Owner, Host string
+	LastAlive, Held        *app.TimeText
+}
+
+// foundDone is what came of a form for many holds.
+type foundDone struct {
+	Ended, All, Spared, Failed, NotTried int
+	Remaining                            []remainingHold
+}
+
+// remainingHold is a hold that was not ended.
+type remainingHold struct{ Name, URL, Why string }
+
+// isSearch reports whether the request is about all holds that a search finds.
+func (o *Operation) isSearch(r *app.Request) bool { return o.FreesLock && r.URL.Query().Has("q") }
+
+// foundForm is the form for all holds that the search finds, with what was typed before and what was wrong about it.
+func (o *Operation) foundForm(r *app.Request, typed Request, number string, wrong *FieldError) (app.Answer, error) {
+	evenAlive := r.URL.Query().Get("even_alive")
+	v, err := o.newFoundPage(r)
+	if err != nil {
+		return app.Answer{}, err
+	}
+	found, err := r.Snapshot().Result(r.Context(), v.query, locks.Order{By: locks.MostUrgent}, r.Now)
+	if err != nil {
+		return app.Answer{}, err
+	}
+	chosen := locks.ChooseToEnd(found.Rows, evenAlive != "", r.Now)
+	v.Alive = chosen.LeftOut
+	v.EvenAlive = o.app.URLs.To(o.page, "q", v.Search, "even_alive", "1")
+	var seen []string
+	for _, row := range chosen.Rows {
+		if !r.MayDo(o.verb, row.Owner) {
+			v.Forbidden++
+			continue
+		}
+		seen = append(seen, row.HoldID()+"."+strconv.FormatInt(row.Revision, 10))
+		v.Holds = append(v.Holds, o.foundHold(row, &v.Page))
+	}
+	if len(seen) > maxFound {
+		return app.Answer{}, tooManyFound(len(seen))
+	}
+	v.confirmForm = confirmForm{Ask: "Type the number of these holds", Shown: strconv.Itoa(len(seen)),
+		Hold: strings.Join(seen, " "), Action: o.app.URLs.To(o.page, "q", v.Search, "even_alive", evenAlive),
+		Cancel: v.Cancel, Do: "Force unlock " + text.Count(len(seen), "hold"), Kept: "the history"}
+	o.fill(&v.confirmForm, typed, number, wrong)
+	a, err := o.app.Render("unlock-found", v)
+	return asForm(a, wrong), err
+}
+
+// newFoundPage returns the page about what the search finds; an error if the search is not one.
+func (o *Operation) newFoundPage(r *app.Request) (foundPage, error) {
+	q := locks.ParseQuery(r.URL.Query().Get("q"), locks.AboutLocks)
+	v := foundPage{Page: o.app.Page(r, "force unlock "+q.Text), Search: q.Text, query: q}
+	v.NavEntry = "list"
+	v.Query = app.BoxText(q.Text)
+	v.Cancel = o.app.URLs.To("", "q", q.Text)
+	switch err := q.Err(); {
+	case err != nil:
+		return v, badSearch("The search is not understood as a whole: " + err.Error() + ".")
+	case len(q.Terms) == 0:
+		return v, badSearch("Search first: this ends only what a search finds.")
+	}
+	return v, nil
+}
+
+func badSearch(detail string) error {
+	return &app.HTTPError{Status: http.StatusBadRequest, Code: "bad_query", Title: "Not done",
+		Detail: detail + " Nothing was done."}
+}
+
+func tooManyFound(n int) error {
+	return &app.HTTPError{Status: http.StatusUnprocessableEntity, Code: "too_many_holds", Title: "Too many holds",
+		Detail: fmt.Sprintf("These are %s holds; one form ends at most %s. Narrow the search. Nothing was done.",
+			text.Thousands(n), text.Thousands(maxFound))}
+}
+
+func (o *Operation) foundHold(row *locks.Row, at *app.Page) foundHold {
+	return foundHold{Name: row.Name, URL: o.app.URLs.Lock(row.Name, row.UUID),
+		Owner: text.Clip(row.Owner, app.MaxWordShown), Host: app.HostPID(row.Hostname, row.PID),
+		LastAlive: at.Since(row.LastAlive()), Held: at.Lasting(row.LockedAt)}
+}
+
+// postFound ends the holds that the form showed.
+func (o *Operation) postFound(r *app.Request) (app.Answer, error) {
+	v, err := o.newFoundPage(r)
+	var typed Request
+	var number string
+	var seen []string
+	if err == nil {
+		typed, number, seen, err = readFound(r)
+	}
+	asked := typed
+	if err == nil {
+		err = o.checkCaller(r)
+	}
+	if err == nil && number != strconv.Itoa(len(seen)) {
+		err = &FieldError{"typed", "That is not the number of the holds that the form showed."}
+	}
+	if err == nil {
+		err = o.check(&asked)
+	}
+	if err == nil { // one form counts once
+		_, err = o.rate.reserve(r.Now)
+		asked.counted = true
+	}
+	if err != nil {
+		o.record(r, asked, o.newAction(r, asked, ""), err)
+		return o.showAgain(r, typed, number, err)
+	}
+	v.Done = o.endFound(r, asked, seen)
+	return o.app.Render("unlock-found", v)
+}
+
+// readFound reads what the form for many holds sends.
+func readFound(r *app.Request) (typed Request, number string, seen []string, err error) {
+	form, err := readValues(r)
+	if err != nil {
+		return typed, "", nil, err
+	}
+	seen = strings.Fields(form.Get("hold"))
+	typed.Reason = form.Get("reason")
+	typed.Ticket = form.Get("ticket")
+	switch n := len(seen); {
+	case n == 0:
+		err = app.BadBody("The form does not say which holds it is about. Nothing was done.")
+	case n > maxFound:
+		err = tooManyFound(n)
+	}
+	return typed, form.Get("typed"), seen, err
+}
+
+// endFound ends the holds one after the other, each in a transaction that also records it. It spares those that have
+// changed since they were shown. It stops when it takes too long.
+func (o *Operation) endFound(r *app.Request, asked Request, seen []string) *foundDone {
+	limit, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), maxEnding)
+	defer cancel()
+	holds := map[string]*locks.Row{}
+	for _, row := range r.Snapshot().Rows {
+		holds[row.HoldID()] = row
+	}
+	done := &foundDone{All: len(seen)}
+	defer func() { done.Failed = done.All - done.Ended - done.Spared - done.NotTried }()
+	for i, one := range seen {
+		if limit.Err() != nil {
+			done.NotTried = len(seen) - i
+			break
+		}
+		id, revision, _ := strings.Cut(one, ".")
+		row := holds[id]
+		delete(holds, id) // a hold is ended once
+		if row == nil {
+			done.Spared++
+			continue
+		}
+		asked.Revision, _ = strconv.ParseInt(revision, 10, 64)
+		o.count(done, row, o.endShown(r, asked, row))
+	}
+	return done
+}
+
+// endShown ends the hold in the row, unless its record was written after asked.Revision.
+func (o *Operation) endShown(r *app.Request, asked Request, row *locks.Row) error {
+	r = r.With(context.WithoutCancel(r.Context())) // closing the tab now must not change the outcome
+	asked.Name = row.Name
+	asked.Hold = row.UUID
+	asked.Token = row.Token
+	action := o.newAction(r, asked, holderLine(r, row.Record))
+	err := o.app.AuthorizeFor(r.Caller, o.permission(), row.Owner)
+	switch {
+	case err != nil:
+	case row.Revision != asked.Revision:
+		err = o.holdMayRemain(asked, true, metadata.ErrChanged)
+	default:
+		on := o.target(r, row.Record)
+		on.IfUnchanged = true
+		err = o.sendToHold(r, asked, on, action)
+	}
+	o.record(r, asked, action, err)
+	return err
+}
+
+// count counts what came of one hold.
+func (o *Operation) count(done *foundDone, row *locks.Row, err error) {
+	var p *app.HTTPError
+	switch {
+	case err == nil:
+		done.Ended++
+		return
+	case !errors.As(err, &p):
+		p = app.ErrInternal
+	case p.Code == "hold_changed":
+		done.Spared++
+	}
+	done.Remaining = append(done.Remaining, remainingHold{row.Name, o.app.URLs.Lock(row.Name, ""), p.Detail})
+}
