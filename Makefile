@@ -304,7 +304,7 @@ api: ## docs/api.txt, what the public Go packages declare: look at every line th
 	go test ./internal/structure -count=1 -run GoAPI -update
 
 .PHONY: examples
-examples: build $(ETCDCTL) ## run the commands of docs/howto/etcdctl.md against an etcd
+examples: build $(ETCDCTL) ## run the commands of docs/howto/etcdctl.md, and the play of docs/howto/recipes.md, against an etcd
 	.ci/examples $(ETCDCTL)
 
 .PHONY: ci

@@ -22,5 +22,5 @@ var programs *proctest.Programs
 func TestMain(m *testing.M) {
 	flag.Parse()
 	etcdtest.Member()
-	os.Exit(proctest.Main(m, &programs, "unlocker"))
+	os.Exit(proctest.Main(m, &programs, "unlocker", "mutexctl"))
 }

@@ -1,4 +1,4 @@
-// Package recipes has the glue between schedulers and our locks that the documentation shows.
+// Package recipes has the glue between other libraries and our locks that docs/howto/recipes.md names.
 package recipes
 
 import (
