@@ -3,6 +3,7 @@
 package kube
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -19,40 +20,24 @@ import (
 func TestRecipeForACronJob(t *testing.T) {
 	page, err := os.ReadFile("../../docs/howto/recipes.md")
 	proctest.Must(t, err)
-	text := regexp.MustCompile("(?s)```yaml\n(apiVersion.*?)```").FindSubmatch(page)
-	image := regexp.MustCompile(`image: \{reference:\s+\S+\}`).Find(page)
-	if text == nil || image == nil {
-		t.Fatal("the page lacks the CronJob, or the image volume")
-	}
+	find := func(pattern string) string { return string(regexp.MustCompile(pattern).Find(page)) }
+	manifest, image := find("apiVersion(?s:.*?)\n```"), find(`image: \{reference:\s+\S+\}`)
 	c := startCluster(t)
-	for _, volume := range []string{"emptyDir: {}", string(image)} {
-		manifest := strings.Replace(string(text[1]), "emptyDir: {}", volume, 1)
-		c.ask(t, "POST", "/apis/batch/v1/namespaces/default/cronjobs?fieldValidation=Strict&dryRun=All",
-			[]byte(manifest))
-	}
-
-	var job struct {
-		Spec struct {
-			JobTemplate struct {
-				Spec struct {
-					Template struct {
-						Spec struct {
-							Containers []struct{ Command, Args []string }
-						}
-					}
-				}
-			} `yaml:"jobTemplate"`
+	for _, volume := range []string{"emptyDir: {}", image} {
+		job := strings.Replace(strings.TrimSuffix(manifest, "```"), "emptyDir: {}", volume, 1)
+		made := c.ask(t, "POST", "/apis/batch/v1/namespaces/default/cronjobs?fieldValidation=Strict&dryRun=All",
+			[]byte(job))
+		if kind, _, found := strings.Cut(volume, ":"); !found ||
+			!strings.Contains(fmt.Sprint(made), kind+":map[") {
+			t.Errorf("without the volume %q: %v", volume, made)
 		}
 	}
-	proctest.Must(t, yaml.Unmarshal(text[1], &job))
-	container := job.Spec.JobTemplate.Spec.Template.Spec.Containers[0]
-	tool, found := strings.CutPrefix(container.Command[0], "/tools/")
-	if !found {
-		t.Fatalf("%q", container.Command)
-	}
+
+	var container struct{ Command, Args []string }
+	proctest.Must(t, yaml.Unmarshal([]byte(find(`command: \[/tools.*`)+"\n"+find(`args: .*`)), &container))
 	tools := t.TempDir()
 	proctest.Must(t, os.WriteFile(filepath.Join(tools, "vacuumdb"), []byte("#!/bin/sh\necho \"vacuumed $*\"\n"), 0o700))
-	cmd := programs.Command(t, tool, append(container.Command[1:], container.Args...)...)
+	cmd := programs.Command(t, filepath.Base(container.Command[0]), append(container.Command[1:], container.Args...)...)
 	cmd.Env = append(os.Environ(), "MUTEXCTL_ETCD_ENDPOINTS="+c.etcd.Endpoint(), "PATH="+tools+":"+os.Getenv("PATH"))
 	if r := proctest.Run(t, cmd); r.Code != 0 || r.Stdout != "vacuumed --all\n" {
 		t.Errorf("status %d: %q, %s", r.Code, r.Stdout, r.Stderr)

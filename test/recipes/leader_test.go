@@ -70,17 +70,14 @@ func TestGocronRunsJobsOnTheLeader(t *testing.T) {
 // An etcd and a Redis that answer over a network are in no bubble.
 func TestAsynqHasOneScheduler(t *testing.T) {
 	s := locktest.New(t)
-	redis := asynq.RedisClientOpt{Addr: miniredis.RunT(t).Addr()}
-	inspector := asynq.NewInspector(redis)
-	defer inspector.Close()
+	server := miniredis.RunT(t)
 	began := time.Now()
 	stop := replicas(t, s, func(ctx context.Context, locks *mutex.Client) {
-		_ = recipes.Schedule(ctx, locks, redis, "@every 1s", "report")
+		_ = recipes.Schedule(ctx, locks, asynq.RedisClientOpt{Addr: server.Addr()}, "@every 1s", "report")
 	})
 	await := func(n int) {
 		proctest.Eventually(t, fmt.Sprint(n, " tasks"), func() error {
-			tasks, err := inspector.ListPendingTasks("default")
-			if len(tasks) < n {
+			if tasks, err := server.List("asynq:{default}:pending"); len(tasks) < n {
 				return fmt.Errorf("%d tasks, %w", len(tasks), err)
 			}
 			return nil

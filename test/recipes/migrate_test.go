@@ -20,10 +20,8 @@ import (
 	"github.com/clustermutex/unlocker/test/recipes"
 )
 
-const statements = "CREATE TABLE shop (name TEXT);\nINSERT INTO shop VALUES ('Prague');\n"
-
 func TestMigrationsAreAppliedOnce(t *testing.T) {
-	for name, up := range map[string]func(t *testing.T, locks *mutex.Client, db *sql.DB) error{
+	for name, up := range map[string]func(*testing.T, *mutex.Client, *sql.DB) error{
 		"goose": upGoose, "golang-migrate": upMigrate,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -32,44 +30,33 @@ func TestMigrationsAreAppliedOnce(t *testing.T) {
 				file := filepath.Join(t.TempDir(), "shop.db")
 				var replicas sync.WaitGroup
 				for range 5 {
+					// it creates its own table at once
+					db, err := sql.Open("sqlite", file+"?_pragma=busy_timeout(10000)")
+					proctest.Must(t, err)
+					t.Cleanup(func() { db.Close() })
 					replicas.Go(func() {
-						db := open(t, file)
-						err := up(t, s.Client(mutex.Options{}), db)
-						if err != nil && !errors.Is(err, migrate.ErrNoChange) {
+						if err := up(t, s.Client(mutex.Options{}), db); err != nil &&
+							!errors.Is(err, migrate.ErrNoChange) {
 							t.Error(err)
 						}
 					})
 				}
-				replicas.Wait()
-				shops := 0
-				proctest.Must(t, open(t, file).QueryRow("SELECT count(*) FROM shop").Scan(&shops))
-				if shops != 1 {
-					t.Errorf("%d shops", shops)
-				}
+				replicas.Wait() // none has applied what another one did: the table would be there
 			})
 		})
 	}
 }
 
-func open(t *testing.T, file string) *sql.DB {
-	t.Helper()
-	db, err := sql.Open("sqlite", file+"?_pragma=busy_timeout(10000)") // it creates its own table at once
-	proctest.Must(t, err)
-	t.Cleanup(func() { db.Close() })
-	return db
-}
-
 func upGoose(t *testing.T, locks *mutex.Client, db *sql.DB) error {
-	t.Helper()
-	files := fstest.MapFS{"1_shop.sql": {Data: []byte("-- +goose Up\n" + statements)}}
-	p, err := goose.NewProvider(goose.DialectSQLite3, db, files)
+	p, err := goose.NewProvider(goose.DialectSQLite3, db, fstest.MapFS{
+		"1_shop.sql": {Data: []byte("-- +goose Up\nCREATE TABLE shop (name TEXT);\n")},
+	})
 	proctest.Must(t, err)
 	return recipes.Goose(t.Context(), locks, p)
 }
 
 func upMigrate(t *testing.T, locks *mutex.Client, db *sql.DB) error {
-	t.Helper()
-	files, err := iofs.New(fstest.MapFS{"1_shop.up.sql": {Data: []byte(statements)}}, ".")
+	files, err := iofs.New(fstest.MapFS{"1_shop.up.sql": {Data: []byte("CREATE TABLE shop (name TEXT);")}}, ".")
 	proctest.Must(t, err)
 	database, err := driver.WithInstance(db, &driver.Config{})
 	proctest.Must(t, err)
