@@ -187,17 +187,21 @@ func TestForceUnlockOfAllThatASearchFinds(t *testing.T) {
 	}{
 		"all": {status: 200, says: "4 of 4 holds ended.", ended: 4},
 		"but one that has changed": {change: func(s *scene) {
-			s.add(hold{name: "node/1", owner: "crm", host: "node-7", held: time.Hour, alert: 2 * time.Hour})
+			i := slices.IndexFunc(s.locks, func(r *metadata.Record) bool { return r.Name == "node/1" })
+			extended := *s.locks[i]
+			extended.Revision++
+			s.locks = slices.Clone(s.locks)
+			s.locks[i] = &extended
 		}, status: 200, says: "3 of 4 holds ended. 1 spared: changed or ended since you looked.", ended: 3},
 		"wrong number":  {set: "typed=5", status: 422, says: "That is not the number of the holds"},
 		"no reason":     {set: "reason=dead", status: 422, says: "4 characters"},
-		"no holds":      {set: "hold=", status: 400, says: "does not say which holds"},
+		"no holds":      {set: "hold=", status: 422, says: "does not say which holds"},
 		"unknown holds": {set: "hold=a b. .c 7.x", status: 200, says: "0 of 4 holds ended. 4 spared"},
 		"too many":      {set: "hold=" + strings.Repeat("a ", 1001), status: 422, says: "at most 1,000"},
-		"no search":     {link: "/unlock?q=", status: 400, says: "Search first"},
-		"half a search": {link: "/unlock?q=held:x", status: 400, says: "not understood"},
+		"no search":     {link: "/unlock?q=", status: 422, says: "Search first"},
+		"half a search": {link: "/unlock?q=held:x", status: 422, says: "not understood"},
 		"no permission": {who: "viewer", status: 403, says: "needs the permission unlock"},
-		"of others":     {who: "catalog-only", status: 200, says: "0 of 4 holds ended. 4 failed."},
+		"of others":     {who: "catalog-only", status: 200, says: "0 of 4 holds ended. 4 failed: look again."},
 		"another site":  {headers: []string{"Sec-Fetch-Site", "cross-site"}, status: 403, says: "another site"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -41,9 +42,12 @@ type foundHold struct {
 
 // foundDone is what came of a form for many holds.
 type foundDone struct {
-	Ended, All, Spared, Failed, NotTried int
-	Remaining                            []remainingHold
+	All, Ended, Spared int
+	Remaining          []remainingHold
 }
+
+// Failed is how many holds may still be there, those included for which there was no time.
+func (d *foundDone) Failed() int { return d.All - d.Ended - d.Spared }
 
 // remainingHold is a hold that was not ended.
 type remainingHold struct{ Name, URL, Why string }
@@ -102,14 +106,13 @@ func (o *Operation) newFoundPage(r *app.Request) (foundPage, error) {
 }
 
 func badSearch(detail string) error {
-	return &app.HTTPError{Status: http.StatusBadRequest, Code: "bad_query", Title: "Not done",
+	return &app.HTTPError{Status: http.StatusUnprocessableEntity, Code: "bad_search", Title: "Not done",
 		Detail: detail + " Nothing was done."}
 }
 
 func tooManyFound(n int) error {
-	return &app.HTTPError{Status: http.StatusUnprocessableEntity, Code: "too_many_holds", Title: "Too many holds",
-		Detail: fmt.Sprintf("These are %s holds; one form ends at most %s. Narrow the search. Nothing was done.",
-			text.Thousands(n), text.Thousands(maxFound))}
+	return badSearch(fmt.Sprintf("These are %s holds; one form ends at most %s. Narrow the search.",
+		text.Thousands(n), text.Thousands(maxFound)))
 }
 
 func (o *Operation) foundHold(row *locks.Row, at *app.Page) foundHold {
@@ -120,51 +123,43 @@ func (o *Operation) foundHold(row *locks.Row, at *app.Page) foundHold {
 
 // postFound ends the holds that the form showed.
 func (o *Operation) postFound(r *app.Request) (app.Answer, error) {
+	var form url.Values
 	v, err := o.newFoundPage(r)
-	var typed Request
-	var number string
-	var seen []string
 	if err == nil {
-		typed, number, seen, err = readFound(r)
+		form, err = readValues(r)
 	}
+	typed := Request{Reason: form.Get("reason"), Ticket: form.Get("ticket"), counted: true}
+	seen := strings.Fields(form.Get("hold"))
 	asked := typed
 	if err == nil {
-		err = o.checkCaller(r)
-	}
-	if err == nil && number != strconv.Itoa(len(seen)) {
-		err = &FieldError{"typed", "That is not the number of the holds that the form showed."}
-	}
-	if err == nil {
-		err = o.check(&asked)
-	}
-	if err == nil { // one form counts once
-		_, err = o.rate.reserve(r.Now)
-		asked.counted = true
+		err = o.checkFound(r, &asked, form.Get("typed"), len(seen))
 	}
 	if err != nil {
 		o.record(r, asked, o.newAction(r, asked, ""), err)
-		return o.showAgain(r, typed, number, err)
+		return o.showAgain(r, typed, form.Get("typed"), err)
 	}
 	v.Done = o.endFound(r, asked, seen)
 	return o.app.Render("unlock-found", v)
 }
 
-// readFound reads what the form for many holds sends.
-func readFound(r *app.Request) (typed Request, number string, seen []string, err error) {
-	form, err := readValues(r)
-	if err != nil {
-		return typed, "", nil, err
-	}
-	seen = strings.Fields(form.Get("hold"))
-	typed.Reason = form.Get("reason")
-	typed.Ticket = form.Get("ticket")
-	switch n := len(seen); {
+// checkFound checks what is asked for of n holds, as far as that needs no look at them. It counts once.
+func (o *Operation) checkFound(r *app.Request, asked *Request, number string, n int) error {
+	err := o.checkCaller(r)
+	switch {
+	case err != nil:
+		return err
 	case n == 0:
-		err = app.BadBody("The form does not say which holds it is about. Nothing was done.")
+		return badSearch("The form does not say which holds it is about.")
 	case n > maxFound:
-		err = tooManyFound(n)
+		return tooManyFound(n)
+	case number != strconv.Itoa(n):
+		return &FieldError{"typed", "That is not the number of the holds that the form showed."}
 	}
-	return typed, form.Get("typed"), seen, err
+	if err := o.check(asked); err != nil {
+		return err
+	}
+	_, err = o.rate.reserve(r.Now)
+	return err
 }
 
 // endFound ends the holds one after the other, each in a transaction that also records it. It spares those that have
@@ -177,10 +172,8 @@ func (o *Operation) endFound(r *app.Request, asked Request, seen []string) *foun
 		holds[row.HoldID()] = row
 	}
 	done := &foundDone{All: len(seen)}
-	defer func() { done.Failed = done.All - done.Ended - done.Spared - done.NotTried }()
-	for i, one := range seen {
+	for _, one := range seen {
 		if limit.Err() != nil {
-			done.NotTried = len(seen) - i
 			break
 		}
 		id, revision, _ := strings.Cut(one, ".")
@@ -219,15 +212,13 @@ func (o *Operation) endShown(r *app.Request, asked Request, row *locks.Row) erro
 
 // count counts what came of one hold.
 func (o *Operation) count(done *foundDone, row *locks.Row, err error) {
-	var p *app.HTTPError
-	switch {
-	case err == nil:
+	if err == nil {
 		done.Ended++
 		return
-	case !errors.As(err, &p):
-		p = app.ErrInternal
-	case p.Code == "hold_changed":
+	}
+	why := app.ErrInternal
+	if errors.As(err, &why); why.Code == "hold_changed" {
 		done.Spared++
 	}
-	done.Remaining = append(done.Remaining, remainingHold{row.Name, o.app.URLs.Lock(row.Name, ""), p.Detail})
+	done.Remaining = append(done.Remaining, remainingHold{row.Name, o.app.URLs.Lock(row.Name, ""), why.Detail})
 }

@@ -28,8 +28,7 @@ func ParseTemplates(files fs.FS, u URLs) (Templates, error) {
 	}
 	pages := Templates{}
 	for _, name := range []string{"list", "lock", "free", "shared", "unlock", "unlock-found", "end-delay", "mark",
-		"waiting",
-		"timeline", "history", "audit", "status", "help", "problem"} {
+		"waiting", "timeline", "history", "audit", "status", "help", "problem"} {
 		pages[name] = sync.OnceValues(func() (*template.Template, error) {
 			t, err := shared.Clone()
 			if err != nil {

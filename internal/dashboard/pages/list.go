@@ -78,25 +78,24 @@ func (l ListRequest) view(u app.URLs) string {
 
 type listPage struct {
 	app.Page
-	Headline Headline
-	Sections []section
-	Matched  int
-	Total    int
-	Waiting  app.RichText
-	Chips    []chip
-	Problems []locks.QueryProblem
-	Jump     *Link // the lock whose name was typed
-	Table    table
-	Groups   []groupView // instead of the table
-	Owners   int         // all groups
-	From, To int
-	Prev     string
-	Next     string
-	Limits   []Link
-	Every    []int // seconds between two looks that can be chosen
-	Group    Link
-	// ForceUnlock leads to the form for all locks found; zero if it is not for the caller.
-	ForceUnlock Link
+	Headline    Headline
+	Sections    []section
+	Matched     int
+	Total       int
+	Waiting     app.RichText
+	Chips       []chip
+	Problems    []locks.QueryProblem
+	Jump        *Link // the lock whose name was typed
+	Table       table
+	Groups      []groupView // instead of the table
+	Owners      int         // all groups
+	From, To    int
+	Prev        string
+	Next        string
+	Limits      []Link
+	Every       []int // seconds between two looks that can be chosen
+	Group       Link
+	ForceUnlock Link // all that are found; zero if the caller may not
 	Grouped     bool
 	Clear       string // the list without filter
 	Sort        string
