@@ -8,6 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/sweeper"
 )
@@ -118,7 +119,7 @@ func TestAlertStartIsLoggedOnce(t *testing.T) {
 
 func TestAlertsAreLoggedOnceTheViewIsComplete(t *testing.T) {
 	simulate(t, func(t *testing.T, s *store) {
-		n := s.join(t, func(n *node, _ *sweeper.Config) { n.stale = &sweeper.Freshness{} })
+		n := s.join(t, func(n *node, _ *sweeper.Config) { n.stale = &protocol.Freshness{} })
 		s.wait(2 * time.Second)
 		s.take("a", 0, time.Hour)
 		s.set(func() { n.stale = nil })

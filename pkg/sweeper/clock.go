@@ -48,17 +48,18 @@ func (c *clocks) claimed() (highest claim) {
 // setPeers updates the clocks of the other unlockers from their presence records. A record counts from its second value
 // on: the first may have been in etcd for a while, and its writer may be dead. A delay makes our clock seem ahead,
 // which can only hold back removals.
-func (c *clocks) setPeers(peers []Peer, self string, mono time.Duration) {
+func (c *clocks) setPeers(peers []protocol.Unlocker, self string, mono time.Duration) {
 	heard := make(map[string]peerClock, len(peers))
 	for _, p := range peers {
-		if p.ID == self || p.Age > protocol.PresenceTTL {
+		age := time.Since(p.ArrivedAt)
+		if p.ID == self || age > protocol.PresenceTTL { // or its age is unknown
 			continue
 		}
 		clock, before := c.peers[p.ID]
-		if before && !clock.shown.Equal(p.Now) {
-			clock.zero = p.Now.Add(p.Age - mono)
+		if before && !clock.shown.Equal(p.Now.Time) {
+			clock.zero = p.Now.Add(age - mono)
 		}
-		clock.shown = p.Now
+		clock.shown = p.Now.Time
 		clock.revision = p.Revision
 		heard[p.ID] = clock
 	}

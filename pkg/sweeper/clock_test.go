@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 	"github.com/clustermutex/unlocker/pkg/sweeper"
 )
@@ -113,7 +115,7 @@ func TestClockVerification(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		members func(n *node) []time.Duration // what they answer
-		peers   func() []sweeper.Peer
+		peers   func() []protocol.Unlocker
 		after   time.Duration
 		want    staleness.ClockStatus
 		offset  time.Duration
@@ -132,8 +134,9 @@ func TestClockVerification(t *testing.T) {
 			}
 			return []time.Duration{0}
 		}, nil, 5 * time.Second, staleness.ClockUnverified, 0},
-		{"a silent peer does not count", func(*node) []time.Duration { return nil }, func() []sweeper.Peer {
-			return []sweeper.Peer{{ID: "peer", Now: time.Now(), Age: 16 * time.Second}}
+		{"a silent peer does not count", func(*node) []time.Duration { return nil }, func() []protocol.Unlocker {
+			return []protocol.Unlocker{{Presence: metadata.Presence{ID: "peer", Now: metadata.Time{Time: time.Now()}},
+				ArrivedAt: time.Now().Add(-16 * time.Second)}}
 		}, 5 * time.Second, staleness.ClockUnverified, 0},
 		{"a small skew tolerates the imprecision of the network",
 			func(*node) []time.Duration { return []time.Duration{1900 * time.Millisecond} }, nil, time.Second,

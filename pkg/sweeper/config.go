@@ -11,6 +11,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/clustermutex/unlocker/internal/lockrecord"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -24,21 +25,6 @@ const (
 	AutoUnlock Mode = "auto-unlock" // removes it
 	DryRun     Mode = "dry-run"     // logs once that it would remove it
 )
-
-// Freshness is how current the view is.
-type Freshness struct {
-	Synced   bool          // the view is complete
-	Age      time.Duration // since etcd was last heard from, on the monotonic clock
-	Revision int64         // of the view
-}
-
-// Peer is another unlocker's presence record.
-type Peer struct {
-	ID       string
-	Now      time.Time     // its clock when it wrote the record
-	Age      time.Duration // since the record arrived here, on the monotonic clock
-	Revision int64         // the highest revision that it had seen when it wrote the record
-}
 
 // Config connects a sweeper to its environment. All functions may be called concurrently.
 type Config struct {
@@ -59,7 +45,7 @@ type Config struct {
 	// Clock is the monotonic clock of [metadata.Seen].
 	Clock func() time.Duration
 	// Fresh returns how current the view behind Locks and Lock is.
-	Fresh func() Freshness
+	Fresh func() protocol.Freshness
 	// Announce writes the presence record and returns the revision and the raft term of the answer. It is the canary:
 	// its success proves that holders can extend.
 	Announce func(context.Context, metadata.Presence) (revision int64, raftTerm uint64, err error)
@@ -67,8 +53,9 @@ type Config struct {
 	// removals: nil = removed, [metadata.ErrChanged] = not removed because the hold changed, any other = unknown.
 	Remove func(context.Context, []lockrecord.Removal) []error
 
-	// Peers returns the other unlockers; optional. This one may be among them.
-	Peers func() []Peer
+	// Peers returns the other unlockers; optional. This one may be among them. One whose record was not watched arriving
+	// does not count.
+	Peers func() []protocol.Unlocker
 	// Offsets asks the members of etcd for the time and returns how far each clock is ahead of ours; optional.
 	Offsets func(context.Context) []time.Duration
 	// Queues returns the waiters by lock; optional, together with RemoveTicket.
@@ -89,7 +76,7 @@ func (c *Config) setDefaults() {
 		c.Now = time.Now
 	}
 	if c.Peers == nil {
-		c.Peers = func() []Peer { return nil }
+		c.Peers = func() []protocol.Unlocker { return nil }
 	}
 	if c.Offsets == nil {
 		c.Offsets = func(context.Context) []time.Duration { return nil }

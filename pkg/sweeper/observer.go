@@ -71,6 +71,7 @@ func newObserver(cfg *Config) *observer {
 // observe reads the clocks and returns the current conditions. It records gaps that nothing else notices.
 func (o *observer) observe() (staleness.Conditions, staleness.Moment) {
 	fresh := o.cfg.Fresh()
+	silence := time.Since(fresh.HeardAt)
 	now := o.cfg.moment()
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -81,7 +82,7 @@ func (o *observer) observe() (staleness.Conditions, staleness.Moment) {
 	o.last = now
 	c := staleness.Conditions{
 		Writable:      o.canary.alive(now.Mono),
-		Fresh:         fresh.Synced && fresh.Age <= freshFor,
+		Fresh:         fresh.Synced && silence <= freshFor,
 		NeverWentBack: !o.canary.wentBack && !o.canary.behind,
 	}
 	c.WallClock, o.offset = o.clocks.verify(now, o.cfg.Policy.ClockSkew)
@@ -95,7 +96,7 @@ func (o *observer) observe() (staleness.Conditions, staleness.Moment) {
 	case !fresh.Synced:
 		o.recordGap(now.Mono, gapIncomplete, "")
 	case !c.Fresh:
-		o.recordGap(now.Mono, gapStale, fresh.Age.Round(time.Second).String())
+		o.recordGap(now.Mono, gapStale, silence.Round(time.Second).String())
 	case now.Mono > o.lastGap:
 		o.endGap()
 	}

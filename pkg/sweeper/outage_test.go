@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/lockrecord"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 	"github.com/clustermutex/unlocker/pkg/sweeper"
@@ -81,7 +82,7 @@ func TestGapRestartsTheWarning(t *testing.T) {
 		return func(s *store, _ *node) { s.hang = hang }
 	}
 	jump := func(d time.Duration) func(*store, *node) { return func(_ *store, n *node) { n.jump(d) } }
-	stale := func(f sweeper.Freshness) func(*store, *node) { return func(_ *store, n *node) { n.stale = &f } }
+	stale := func(f protocol.Freshness) func(*store, *node) { return func(_ *store, n *node) { n.stale = &f } }
 	const soon = minWarning + 2*time.Second
 	for _, c := range []struct {
 		name  string
@@ -105,9 +106,9 @@ func TestGapRestartsTheWarning(t *testing.T) {
 		{"a canary that hangs whatever its deadline",
 			hangs(func(ctx context.Context) error { time.Sleep(time.Minute); return ctx.Err() }),
 			10 * time.Minute, staleness.RuleEtcd, "the canary was late", soon},
-		{"nothing was heard for a while", stale(sweeper.Freshness{Synced: true, Age: 11 * time.Second}), time.Minute,
+		{"nothing was heard for a while", stale(protocol.Freshness{Synced: true}), time.Minute,
 			staleness.RuleStale, "etcd was silent for a while", soon},
-		{"the view is not complete", stale(sweeper.Freshness{}), time.Minute, staleness.RuleStale,
+		{"the view is not complete", stale(protocol.Freshness{}), time.Minute, staleness.RuleStale,
 			"the view of the locks is incomplete", soon},
 	} {
 		t.Run(c.name, simulated(func(t *testing.T, s *store) {
@@ -193,7 +194,7 @@ func TestFailedWritesAreLoggedAtOnceThenRarely(t *testing.T) {
 
 func TestStartIsNotLoggedAsTrouble(t *testing.T) {
 	simulate(t, func(t *testing.T, s *store) {
-		n := s.join(t, func(n *node, _ *sweeper.Config) { n.stale = &sweeper.Freshness{} })
+		n := s.join(t, func(n *node, _ *sweeper.Config) { n.stale = &protocol.Freshness{} })
 		s.wait(8 * time.Second) // the first list takes a while
 		s.set(func() { n.stale = nil })
 		s.wait(time.Minute)

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 	"github.com/clustermutex/unlocker/pkg/sweeper"
@@ -86,16 +87,23 @@ func TestUnlockersRestartedInTurnConfirmARestore(t *testing.T) {
 }
 
 func TestStalePresencesDoNotHoldBackRemovals(t *testing.T) {
-	for name, peer := range map[string]sweeper.Peer{
-		"one that was left over":               {ID: "ghost", Age: 20 * time.Second, Revision: 1_000_000},
-		"one that never moves":                 {ID: "ghost", Revision: math.MaxInt64},
-		"one that cannot be read":              {ID: "ghost", Revision: math.MinInt64},
-		"the own one of a process before this": {ID: "unlocker-1", Revision: math.MaxInt64},
+	type unlocker struct {
+		id       string
+		age      time.Duration
+		revision int64
+	}
+	for name, c := range map[string]unlocker{
+		"one that was left over":               {"ghost", 20 * time.Second, 1_000_000},
+		"one that never moves":                 {"ghost", 0, math.MaxInt64},
+		"one that cannot be read":              {"ghost", 0, math.MinInt64},
+		"the own one of a process before this": {"unlocker-1", 0, math.MaxInt64},
 	} {
 		t.Run(name, simulated(func(t *testing.T, s *store) {
-			s.join(t, func(_ *node,
-				c *sweeper.Config) {
-				c.Peers = func() []sweeper.Peer { return []sweeper.Peer{peer} }
+			s.join(t, func(_ *node, cfg *sweeper.Config) {
+				cfg.Peers = func() []protocol.Unlocker {
+					return []protocol.Unlocker{{Presence: metadata.Presence{ID: c.id, Revision: c.revision},
+						ArrivedAt: time.Now().Add(-c.age)}}
+				}
 			})
 			s.take("a", time.Second, 2*time.Minute)
 			deadline := time.Now().Add(2 * time.Minute)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/lockrecord"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 	"github.com/clustermutex/unlocker/pkg/sweeper"
@@ -184,7 +185,7 @@ func TestBadConfigurationIsRefused(t *testing.T) {
 		return sweeper.Config{
 			ID: "x", Mode: sweeper.AutoUnlock, Policy: staleness.DefaultPolicy(),
 			Locks: func() iter.Seq[*metadata.Record] { return nil }, Lock: func(string) *metadata.Record { return nil },
-			Clock: func() time.Duration { return 0 }, Fresh: func() sweeper.Freshness { return sweeper.Freshness{} },
+			Clock: func() time.Duration { return 0 }, Fresh: func() protocol.Freshness { return protocol.Freshness{} },
 			Announce: func(context.Context, metadata.Presence) (int64, uint64, error) { return 0, 0, nil },
 			Remove:   func(context.Context, []lockrecord.Removal) []error { return nil },
 		}

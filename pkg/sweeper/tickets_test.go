@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/sweeper"
 )
@@ -28,7 +29,7 @@ func TestOverdueTicketsAreRemoved(t *testing.T) {
 			}
 		}, false},
 		{"not from a view that is not fresh",
-			func(n *node, _ *sweeper.Config) { n.stale = &sweeper.Freshness{} }, false},
+			func(n *node, _ *sweeper.Config) { n.stale = &protocol.Freshness{} }, false},
 	} {
 		t.Run(c.name, simulated(func(t *testing.T, s *store) {
 			start := time.Now()

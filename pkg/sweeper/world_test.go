@@ -18,6 +18,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/clustermutex/unlocker/internal/lockrecord"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 	"github.com/clustermutex/unlocker/pkg/sweeper"
@@ -230,7 +231,7 @@ type node struct {
 	current int64
 	heard   time.Time
 	watches bool // it is told of deaths at once
-	stale   *sweeper.Freshness
+	stale   *protocol.Freshness
 
 	mu     sync.Mutex
 	ahead  time.Duration // of its wall clock
@@ -319,7 +320,7 @@ func (n *node) lock(name string) *metadata.Record {
 	return &copied
 }
 
-func (n *node) fresh() sweeper.Freshness {
+func (n *node) fresh() protocol.Freshness {
 	n.store.mu.Lock()
 	defer n.store.mu.Unlock()
 	if n.stale != nil {
@@ -328,16 +329,16 @@ func (n *node) fresh() sweeper.Freshness {
 	if !n.store.down {
 		n.hear()
 	}
-	return sweeper.Freshness{Synced: true, Age: time.Since(n.heard), Revision: n.current}
+	return protocol.Freshness{Synced: true, HeardAt: n.heard, Revision: n.current}
 }
 
-func (n *node) peers() []sweeper.Peer {
+func (n *node) peers() []protocol.Unlocker {
 	n.store.mu.Lock()
 	defer n.store.mu.Unlock()
-	var peers []sweeper.Peer
+	var peers []protocol.Unlocker
 	for id, p := range n.store.presence {
-		if age := time.Since(n.store.arrived[id]); age < 15*time.Second {
-			peers = append(peers, sweeper.Peer{ID: id, Now: p.Now.Time, Age: age, Revision: p.Revision})
+		if at := n.store.arrived[id]; time.Since(at) < 15*time.Second {
+			peers = append(peers, protocol.Unlocker{Presence: p, ArrivedAt: at})
 		}
 	}
 	return peers

@@ -121,12 +121,9 @@ func (r *components) sweeperConfig(o options, log zerolog.Logger) (sweeper.Confi
 	c.Queues = view.Queues
 	c.Remove = store.AutoUnlock
 	c.RemoveTicket = store.RemoveTicket
-	c.Peers = func() []sweeper.Peer { return peers(view.Unlockers()) }
+	c.Peers = view.Unlockers
+	c.Fresh = view.Fresh
 	c.Offsets = func(ctx context.Context) []time.Duration { return etcdconn.ClockOffsets(ctx, *o.etcd) }
-	c.Fresh = func() sweeper.Freshness {
-		f := view.Fresh()
-		return sweeper.Freshness{Synced: f.Synced, Age: time.Since(f.HeardAt), Revision: f.Revision}
-	}
 	c.Announce = func(ctx context.Context, p metadata.Presence) (int64, uint64, error) {
 		if r.pods != nil {
 			p.WitnessProblem = r.pods.Problem()
@@ -140,18 +137,6 @@ func (r *components) sweeperConfig(o options, log zerolog.Logger) (sweeper.Confi
 // instance returns a unique name for this process.
 func instance(hostname string) string {
 	return strings.ReplaceAll(hostname, "/", "-") + "-" + uuid.NewString()[:8]
-}
-
-// peers returns the unlockers whose records were watched arriving. The age of others is unknown.
-func peers(unlockers []protocol.Unlocker) []sweeper.Peer {
-	var known []sweeper.Peer
-	for _, u := range unlockers {
-		if !u.ArrivedAt.IsZero() {
-			known = append(known, sweeper.Peer{ID: u.ID, Now: u.Now.Time, Age: time.Since(u.ArrivedAt),
-				Revision: u.Revision})
-		}
-	}
-	return known
 }
 
 // noteWrite records whether etcd refuses our writes, and returns the error of a write as a sentence for operators. An
