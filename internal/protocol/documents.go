@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -327,4 +328,24 @@ func ParsePeriod(value string) (Period, error) {
 	start, note, _ := strings.Cut(value, " ")
 	at, err := metadata.ParseTime(start)
 	return Period{Start: at, Note: note}, err
+}
+
+// Environment variables of a command that runs under holds.
+const (
+	EnvUUID  = "MUTEX_UUID"  // of the innermost hold
+	EnvUnder = "MUTEX_UNDER" // of all holds, separated by blanks
+)
+
+const maxUnder = 16
+
+// Under returns the uuids of the holds under which a process with this environment works, and of these holds, as a
+// ticket has them.
+func Under(getenv func(string) string, holds ...string) string {
+	var under []string
+	for _, uuid := range slices.Concat(strings.Fields(getenv(EnvUnder)), []string{getenv(EnvUUID)}, holds) {
+		if len(under) < maxUnder && metadata.IsUUID(uuid) && !slices.Contains(under, uuid) {
+			under = append(under, uuid)
+		}
+	}
+	return strings.Join(under, " ")
 }
