@@ -53,8 +53,8 @@ type Config struct {
 	// removals: nil = removed, [metadata.ErrChanged] = not removed because the hold changed, any other = unknown.
 	Remove func(context.Context, []lockrecord.Removal) []error
 
-	// Peers returns the other unlockers; optional. This one may be among them. One whose record was not watched arriving
-	// does not count.
+	// Peers returns the other unlockers; optional. This one may be among them. One whose record was not watched
+	// arriving does not count.
 	Peers func() []protocol.Unlocker
 	// Offsets asks the members of etcd for the time and returns how far each clock is ahead of ours; optional.
 	Offsets func(context.Context) []time.Duration
