@@ -186,7 +186,7 @@ func (o *checkOptions) readAndJudge(ctx context.Context) (*health, error) {
 		h.raise(pluginWarning)
 	}
 	h.headline = v.String(now)
-	h.nothingWrong = v.Class == locks.ClassCalm || v.IsInconsistent
+	h.nothingWrong = v.Class == locks.ClassOnTime || v.IsInconsistent
 	if h.nothingWrong && len(o.query.Terms) > 0 && len(some.Rows)+len(some.Queues) == 0 {
 		h.headline = "All is well: no lock matches."
 	}

@@ -11,38 +11,38 @@ import (
 
 func (c *Input) stale() Headline {
 	v := Headline{Class: locks.ClassStale, Steps: []Step{{Kind: LookAtView}}}
-	v.Lead = v.Lead.Say("etcd has not answered for ").Since(c.Heard)
-	v.Then = v.Then.Say("You see the locks as of " + c.Heard.UTC().Format("15:04:05") + " UTC.")
+	v.Summary = v.Summary.Say("etcd has not answered for ").Since(c.Heard)
+	v.Details = v.Details.Say("You see the locks as of " + c.Heard.UTC().Format("15:04:05") + " UTC.")
 	if c.Why != "" {
-		v.Lead = v.Lead.Say(": " + c.Why)
+		v.Summary = v.Summary.Say(": " + c.Why)
 	}
-	v.Lead = v.Lead.Say(".")
+	v.Summary = v.Summary.Say(".")
 	return v
 }
 
 func (c *Input) unlockers() Headline {
 	v := Headline{Class: locks.ClassUnlockers, Steps: []Step{{Kind: ReadRunbook}}}
-	v.Lead, v.unlockers = c.unlockersWords()
+	v.Summary, v.unlockers = c.unlockersWords()
 	return v
 }
 
 // unlockersWords says why locks are not removed in time, and which alert is about it.
-func (c *Input) unlockersWords() (lead sentence, alert string) {
+func (c *Input) unlockersWords() (summary sentence, alert string) {
 	disagreements := diagnosis.Disagreements(c.Running)
 	switch paused := c.heldBack(); {
 	case c.Alarm != "":
-		return lead.Say(c.Alarm + ". No lock can be taken or extended."), "unlockeretcdalarm"
+		return summary.Say(c.Alarm + ". No lock can be taken or extended."), "unlockeretcdalarm"
 	case len(c.Running) == 0:
-		return lead.Say("No unlocker is running, or none can write to etcd: no lock is auto-unlocked."),
+		return summary.Say("No unlocker is running, or none can write to etcd: no lock is auto-unlocked."),
 			"unlockerdown"
 	case onlyBrake(paused):
-		return lead.Say("Unlockers are slowing down removals: " + diagnosis.RuleTexts(paused) + "."),
+		return summary.Say("Unlockers are slowing down removals: " + diagnosis.RuleTexts(paused) + "."),
 			"unlockerremovalheldback"
 	case len(paused) > 0:
-		return lead.Say("Auto-unlock is paused: " + diagnosis.RuleTexts(paused) + "."),
+		return summary.Say("Auto-unlock is paused: " + diagnosis.RuleTexts(paused) + "."),
 			"unlockerremovalheldback"
 	}
-	return lead.Say("Unlockers disagree, so a lock's fate depends on which acts first: " +
+	return summary.Say("Unlockers disagree, so a lock's fate depends on which acts first: " +
 		disagreements[0].String() + "."), "unlockersdisagree"
 }
 
@@ -64,28 +64,29 @@ func (c *Input) deadlock(cycle *deadlock.Cycle) Headline {
 	more := max(0, len(names)-maxNamed)
 	names = names[:len(names)-more]
 	alone := len(cycle.Processes()) == 1
-	lead := sentence{}.Say(pick(alone, "The holder of ", "The holders of "))
+	summary := sentence{}.Say(pick(alone, "The holder of ", "The holders of "))
 	for i, name := range names {
 		if i > 0 {
-			lead = lead.Say(pick(i+1 == len(names) && more == 0, " and ", ", "))
+			summary = summary.Say(pick(i+1 == len(names) && more == 0, " and ", ", "))
 		}
-		lead = lead.Lock(name)
+		summary = summary.Lock(name)
 	}
 	if more > 0 {
-		lead = lead.Say(" and " + text.Thousands(more) + " more")
+		summary = summary.Say(" and " + text.Thousands(more) + " more")
 	}
 	if cycle.Since.IsZero() {
-		v.Lead = lead.Say(pick(alone, " waits for itself.", " are waiting for each other."))
+		v.Summary = summary.Say(pick(alone, " waits for itself.", " are waiting for each other."))
 	} else {
-		v.Lead = lead.Say(pick(alone, " has been waiting for itself for ", " have been waiting for each other for ")).
+		v.Summary = summary.Say(pick(alone, " has been waiting for itself for ",
+			" have been waiting for each other for ")).
 			Since(cycle.Since).Say(".")
 	}
 	if alone {
-		v.Then = v.Then.Say("A command under the lock wants the same lock, and will not get it: end the command.")
+		v.Details = v.Details.Say("A command under the lock wants the same lock, and will not get it: end the command.")
 		return v
 	}
-	v.Then = v.Then.Say("Unless they do several jobs at once, they are stuck until one gives up or loses a lock: " +
-		"end the one whose work is cheapest to lose.")
+	v.Details = v.Details.Say("Unless they do several jobs at once, they are stuck until one gives up or loses a " +
+		"lock: end the one whose work is cheapest to lose.")
 	return v
 }
 
@@ -98,34 +99,35 @@ func (c *Input) unclaimed(free *diagnosis.Unclaimed) Headline {
 	if n := free.Waiters; n > 1 {
 		place = ", first of " + text.Thousands(n) + " in line,"
 	}
-	lead := sentence{}.Lock(free.Name).Say(" is free, but ").And(first).
+	summary := sentence{}.Lock(free.Name).Say(" is free, but ").And(first).
 		Say(place + " has not taken it for ").Since(free.Since).Say(".")
-	return Headline{Class: locks.ClassUnclaimed, Lock: free.Name, Lead: lead, Steps: showStep(LookAtLock, free.Name)}
+	return Headline{Class: locks.ClassUnclaimed, Lock: free.Name, Summary: summary,
+		Steps: showStep(LookAtLock, free.Name)}
 }
 
 // allIsWell says that nothing is wrong, how many hold and wait, and who waits longest: for l, which is nil if nobody
 // waits.
 func (c *Input) allIsWell(l *locks.HeldLock) Headline {
-	lead := sentence{}
+	summary := sentence{}
 	if len(c.Inconsistent) == 0 {
-		lead = lead.Say("All is well: ")
+		summary = summary.Say("All is well: ")
 	}
 	if c.Held == 0 {
 		said := pick(c.Leased > 0, "only other libraries hold locks.", "no locks are held.")
-		return Headline{Class: locks.ClassCalm, Lead: lead.Say(said)}
+		return Headline{Class: locks.ClassOnTime, Summary: summary.Say(said)}
 	}
-	lead = lead.Say(text.Thousands(c.Held) + pick(c.Held == 1, " lock, ", " locks, "))
+	summary = summary.Say(text.Thousands(c.Held) + pick(c.Held == 1, " lock, ", " locks, "))
 	if l == nil {
-		lead = lead.Say(pick(c.Waiting == 0, "no waiters.", waiting(c.Waiting)+"."))
-		return Headline{Class: locks.ClassCalm, Lead: lead}
+		summary = summary.Say(pick(c.Waiting == 0, "no waiters.", waiting(c.Waiting)+"."))
+		return Headline{Class: locks.ClassOnTime, Summary: summary}
 	}
 	v := c.about(l)
-	lead = lead.Say(waiting(c.Waiting))
+	summary = summary.Say(waiting(c.Waiting))
 	if !l.Longest.IsZero() {
-		lead = lead.Say(pick(c.Waiting == 1, " for ", ", the longest for ")).Since(l.Longest)
+		summary = summary.Say(pick(c.Waiting == 1, " for ", ", the longest for ")).Since(l.Longest)
 	}
-	v.Lead = lead.Say(" behind ").Lock(l.Lock).And(c.aliveUnlessSilent(l, "whose ")).Say(".")
-	v.Then = c.alertText(l)
+	v.Summary = summary.Say(" behind ").Lock(l.Lock).And(c.aliveUnlessSilent(l, "whose ")).Say(".")
+	v.Details = c.alertText(l)
 	return v
 }
 

@@ -49,15 +49,15 @@ type Headline struct {
 	Class locks.Class
 	Lock  string // that it is about; empty: none
 	// Holder is whom it is about; nil: nobody holds the lock.
-	Holder *metadata.Record
-	Lead   diagnosis.Sentence // what is the matter
-	Then   diagnosis.Sentence // what else decides, and what happens next; may be empty
-	Steps  []Step             // what can be done, from harmless to dangerous
-	More   []More             // what else is wrong
+	Holder  *metadata.Record
+	Summary diagnosis.Sentence // what is the matter
+	Details diagnosis.Sentence // what else decides, and what happens next; may be empty
+	Steps   []Step             // what can be done, from harmless to dangerous
+	More    []More             // what else is wrong
 	// Inconsistent are the first of the locks that no client leaves like that.
 	Inconsistent []diagnosis.Inconsistent
 
-	IsInconsistent bool // Lock is, which is what Lead says
+	IsInconsistent bool // Lock is, which is what Summary says
 
 	unlockers string // the alert about them, in lower case
 }
@@ -83,7 +83,7 @@ func (m More) String() string {
 
 // String returns all sentences as of a time, in one line of visible characters.
 func (v *Headline) String(now time.Time) string {
-	return strings.TrimSpace(v.Lead.String(now)+" "+v.Then.String(now)) + v.Also()
+	return strings.TrimSpace(v.Summary.String(now)+" "+v.Details.String(now)) + v.Also()
 }
 
 // Also says what else is wrong, after the sentences; empty if nothing is.
@@ -147,7 +147,7 @@ func ForLock(c Input, name string, held *locks.HeldLock) (v Headline, ok bool) {
 		v = c.about(&alone)
 		for _, l := range c.Inconsistent {
 			if l.Name == queue && held.Inconsistent == "" {
-				v.Then = diagnosis.Join([]sentence{v.Then, sentence{}.Say("It " + l.Why + ".")}, " ")
+				v.Details = diagnosis.Join([]sentence{v.Details, sentence{}.Say("It " + l.Why + ".")}, " ")
 			}
 		}
 		return v, true
@@ -173,7 +173,7 @@ func (c *Input) first() Headline {
 		return c.unclaimed(&c.Unclaimed[0])
 	case c.Ranking == nil || c.Ranking.First == nil:
 		return c.allIsWell(nil)
-	case c.Ranking.First.Class == locks.ClassCalm:
+	case c.Ranking.First.Class == locks.ClassOnTime:
 		return c.allIsWell(c.Ranking.First)
 	}
 	return c.about(c.Ranking.First)
@@ -202,7 +202,8 @@ type sentence = diagnosis.Sentence
 
 // about is the headline about a held lock.
 func (c *Input) about(l *locks.HeldLock) Headline {
-	lead, then := c.held(l)
-	return Headline{Class: l.Class, Lock: l.Lock, Holder: l.Record, Lead: lead, Then: diagnosis.Join(then, " "),
-		Steps: c.stepsFor(l), IsInconsistent: l.Class == locks.ClassMalformed && l.Inconsistent != ""}
+	summary, then := c.held(l)
+	return Headline{Class: l.Class, Lock: l.Lock, Holder: l.Record, Summary: summary,
+		Details: diagnosis.Join(then, " "),
+		Steps:   c.stepsFor(l), IsInconsistent: l.Class == locks.ClassMalformed && l.Inconsistent != ""}
 }

@@ -34,8 +34,8 @@ func all(c locks.Class) map[string]locks.Class { return map[string]locks.Class{"
 // kinds are the locks of the table, without who waits, who looks and what a witness says.
 func kinds() []kind {
 	return []kind{
-		{subject{name: "held", alert: 6 * m, unlock: h}, all(locks.ClassCalm)},
-		{subject{name: "beats", alert: h, unlock: h, reported: 4 * s, every: 20 * s}, all(locks.ClassCalm)},
+		{subject{name: "held", alert: 6 * m, unlock: h}, all(locks.ClassOnTime)},
+		{subject{name: "beats", alert: h, unlock: h, reported: 4 * s, every: 20 * s}, all(locks.ClassOnTime)},
 		{subject{name: "works", alert: -3 * m, unlock: 4*m + 10*s, reported: 4 * s, every: 20 * s,
 			progress: "41 of 212"}, all(locks.ClassLate)},
 		{subject{name: "lives", alert: -3 * m, unlock: h, reported: 60 * s, every: 20 * s}, all(locks.ClassLate)},
@@ -137,7 +137,7 @@ func TestTheTable(t *testing.T) {
 			say(v, where)
 			k.without(t, u, v.String(now()))
 			c.Heard = ago(12 * s)
-			if v := headline.For(c); v.Class != locks.ClassStale || strings.Contains(v.Then.String(now()), k.name) {
+			if v := headline.For(c); v.Class != locks.ClassStale || strings.Contains(v.Details.String(now()), k.name) {
 				t.Errorf("%s: while etcd is silent it says %q", where, v.String(now()))
 			}
 		}
@@ -154,7 +154,7 @@ func TestTheTable(t *testing.T) {
 func (k kind) without(t *testing.T, u runs, full string) {
 	t.Helper()
 	for range 2 {
-		if k.looked = !k.looked; k.classOf(u.name) == locks.ClassCalm {
+		if k.looked = !k.looked; k.classOf(u.name) == locks.ClassOnTime {
 			return // then the sentence is not about the lock
 		}
 		alone := k.subject

@@ -13,32 +13,32 @@ import (
 )
 
 // held says what is the matter with a lock that somebody holds.
-func (c *Input) held(l *locks.HeldLock) (lead sentence, then []sentence) {
+func (c *Input) held(l *locks.HeldLock) (summary sentence, then []sentence) {
 	then = []sentence{c.waitersText(l)}
 	switch l.Class {
 	case locks.ClassOverdue:
-		lead = c.overdue(l)
+		summary = c.overdue(l)
 	case locks.ClassDead:
-		lead = c.dead(l)
+		summary = c.dead(l)
 		then = append(then, c.whyDeadRemains(l))
 	case locks.ClassSilent:
-		lead = c.silent(l)
+		summary = c.silent(l)
 		then = append(then, c.autoUnlockText(l))
 	case locks.ClassLate:
-		lead = c.late(l)
+		summary = c.late(l)
 		then = append(then, c.autoUnlockText(l))
 	case locks.ClassMalformed:
-		lead = c.malformed(l)
+		summary = c.malformed(l)
 	case locks.ClassLeaving:
-		lead = c.leaving(l)
+		summary = c.leaving(l)
 	default:
-		lead = c.inTime(l)
+		summary = c.inTime(l)
 		then = append(then, c.alertText(l))
 		if !l.Verdict().AlertsAtUnlock() || c.whyNeverRemoved(l) != "" {
 			then = append(then, c.autoUnlockText(l))
 		}
 	}
-	return lead, append(then, acknowledgedText(l.Acknowledged))
+	return summary, append(then, acknowledgedText(l.Acknowledged))
 }
 
 // subject begins a sentence about a lock, or one about its holder.

@@ -32,7 +32,7 @@ func stepTable() []stepRow {
 		{locks.ClassMalformed, isMisplaced, []StepKind{SeeProblems}},
 		{locks.ClassMalformed, nil, []StepKind{SeeProblems, LookAtLock, End, Force}},
 		{locks.ClassLeaving, nil, []StepKind{LookAtLock, Force}},
-		{locks.ClassCalm, nil, []StepKind{GiveTime, AskToFinish, LookAtLock, End, Force}},
+		{locks.ClassOnTime, nil, []StepKind{GiveTime, AskToFinish, LookAtLock, End, Force}},
 	}
 }
 

@@ -22,20 +22,20 @@ const (
 	ClassLate                       // past its alert, and its holder lives
 	ClassMalformed                  // a field is missing or cannot be read, or more is held than the lock allows
 	ClassLeaving                    // dead, expired or expiring, and removed by itself within moments
-	ClassCalm                       // nothing is wrong
+	ClassOnTime                     // nothing is wrong
 	ClassLeased                     // of another library; what is wrong is not known
 )
 
 // Classes returns all classes of our locks, in their order.
 func Classes() []Class {
 	return []Class{ClassStale, ClassUnlockers, ClassDeadlock, ClassUnclaimed, ClassOverdue, ClassDead, ClassSilent,
-		ClassLate, ClassMalformed, ClassLeaving, ClassCalm}
+		ClassLate, ClassMalformed, ClassLeaving, ClassOnTime}
 }
 
 // String is the word for the class: in JSON, in counts, and in the style sheet.
 func (c Class) String() string {
 	return [...]string{"", "stale", "unlockers", "deadlock", "unclaimed", "overdue", "dead", "silent", "late",
-		"malformed", "leaving", "calm", "leased"}[c]
+		"malformed", "leaving", "on_time", "leased"}[c]
 }
 
 // Severity is how bad a class is: system, bad, alerting, warn or calm.
@@ -101,7 +101,7 @@ func (r *Row) ClassAt(f *diagnosis.CombinedPolicy, now time.Time) Class {
 		}
 		return ClassOverdue
 	}
-	return ClassCalm
+	return ClassOnTime
 }
 
 // NextClassChange returns when the class of the hold changes by time alone, before its state does; zero = never.

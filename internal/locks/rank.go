@@ -61,14 +61,14 @@ type Ranking struct {
 }
 
 // ClassCounts has the number of locks in each class.
-type ClassCounts [ClassCalm + 1]int
+type ClassCounts [ClassOnTime + 1]int
 
 // Add takes a lock into account. Locks with which nothing is wrong and for which nobody waits may be left out.
 func (r *Ranking) Add(l HeldLock) {
 	if l.Class != ClassMalformed || l.Inconsistent == "" { // which headlines name, and do not count
 		r.Counts[l.Class]++
 	}
-	if l.Class == ClassCalm && l.Waiters == 0 {
+	if l.Class == ClassOnTime && l.Waiters == 0 {
 		return
 	}
 	if r.First == nil || l.Compare(r.First) < 0 {
@@ -89,7 +89,7 @@ func (r *Row) rank(cycles map[string][2]int) [5]int64 {
 	if place, deadlocked := cycles[r.Record.QueueName()]; deadlocked && r.Leased == nil {
 		return [5]int64{int64(ClassDeadlock), int64(place[0]), int64(place[1])}
 	}
-	if r.Class >= ClassCalm {
+	if r.Class >= ClassOnTime {
 		return [5]int64{int64(r.Class), protocol.Instant(r.Longest), protocol.Instant(r.deadline())}
 	}
 	later := asInt(r.Acknowledged != nil)

@@ -65,7 +65,7 @@ func (r *Result) Class(row *Row) Class {
 // ByUrgency returns all locks, the most urgent first, and how many of them are not on time.
 func (s *Snapshot) ByUrgency() (rows []*Row, urgent int) {
 	r := Result{Rows: s.InOrder(Order{By: MostUrgent}), cycles: s.cycleRanks()}
-	return r.Rows, sort.Search(len(r.Rows), func(i int) bool { return r.Class(r.Rows[i]) >= ClassCalm })
+	return r.Rows, sort.Search(len(r.Rows), func(i int) bool { return r.Class(r.Rows[i]) >= ClassOnTime })
 }
 
 // matching returns the rows that the query finds, by name; only some of them if ctx ended.

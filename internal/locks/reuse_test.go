@@ -144,10 +144,10 @@ func TestHoldersOfTooManyPermitsNeedAPerson(t *testing.T) {
 	}
 	first, second := share("pool#1"), share("pool#2")
 	s := newSource(first, second)
-	for after, want := range []locks.Class{locks.ClassMalformed, locks.ClassCalm, locks.ClassMalformed} {
+	for after, want := range []locks.Class{locks.ClassMalformed, locks.ClassOnTime, locks.ClassMalformed} {
 		s.held = [][]*metadata.Record{{first, second}, {first}, {first, second}}[after]
 		now := s.at(time.Duration(after)*time.Minute, 0)
-		if row := now.Find("pool#1"); row.Class != want || (row.Inconsistent == "") != (want == locks.ClassCalm) {
+		if row := now.Find("pool#1"); row.Class != want || (row.Inconsistent == "") != (want == locks.ClassOnTime) {
 			t.Errorf("%d: the holder is %v, %q", after, row.Class, row.Inconsistent)
 		}
 		if want == locks.ClassMalformed && now.Ranking().First.Lock != "pool" {

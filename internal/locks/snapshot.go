@@ -122,7 +122,7 @@ func build(in Input, at staleness.Moment, known []*Row, inconsistent []diagnosis
 	}
 	for _, r := range s.Rows {
 		s.Next = protocol.Earlier(s.Next, r.next)
-		if r.Display != Held || r.Class != ClassCalm {
+		if r.Display != Held || r.Class != ClassOnTime {
 			s.troubled = append(s.troubled, r)
 		}
 	}

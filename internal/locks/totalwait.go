@@ -12,7 +12,7 @@ import (
 // order.
 func byTotalWait(rows []*Row) (ordered []*Row) {
 	for _, r := range rows {
-		if r.Waiters > 0 && r.Class != ClassCalm {
+		if r.Waiters > 0 && r.Class != ClassOnTime {
 			ordered = append(ordered, r)
 		}
 	}

@@ -14,20 +14,20 @@ import (
 // Headline is what a person must know first, as a page says it.
 type Headline struct {
 	headline.Headline
-	Lead, Then app.RichText
-	Step       Link   // what to do next; no address: nothing
-	Command    string // the same on the command line
-	IsExternal bool   // the step leads to another site
-	More       []Link
+	Summary, Details app.RichText
+	Step             Link   // what to do next; no address: nothing
+	Command          string // the same on the command line
+	IsExternal       bool   // the step leads to another site
+	More             []Link
 
 	Acknowledge string // where the caller can acknowledge it; empty: not at all
 }
 
 // String is all of it in one line.
 func (v Headline) String() string {
-	said := v.Lead.String()
-	if v.Then != nil {
-		said += " " + v.Then.String()
+	said := v.Summary.String()
+	if v.Details != nil {
+		said += " " + v.Details.String()
 	}
 	return said + v.Also()
 }
@@ -59,7 +59,7 @@ func (p *Pages) acknowledgeURL(r *app.Request, v Headline) string {
 	return p.app.URLs.Action("acknowledge", row.Name, row.UUID, "")
 }
 
-// HeadlineOf says what a person must know first of one lock. Its Lead is nil where there is nothing to say.
+// HeadlineOf says what a person must know first of one lock. Its Summary is nil where there is nothing to say.
 func (p *Pages) HeadlineOf(r *app.Request, lock *app.Lock) Headline {
 	return p.headlineOf(r, lock, p.headlineInput(r))
 }
@@ -109,9 +109,9 @@ func (p *Pages) view(r *app.Request, said headline.Headline, at app.Viewpoint) H
 		at = app.LiveAt(r.Now) // the silence goes on
 	}
 	v := Headline{Headline: said}
-	v.Lead = p.sentenceAt(said.Lead, at)
-	if said.Then != nil {
-		v.Then = p.sentenceAt(said.Then, at)
+	v.Summary = p.sentenceAt(said.Summary, at)
+	if said.Details != nil {
+		v.Details = p.sentenceAt(said.Details, at)
 	}
 	v.Command = said.Command()
 	var row *locks.Row

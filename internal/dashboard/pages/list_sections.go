@@ -52,7 +52,7 @@ func (p *Pages) fillSections(v *listPage, r *app.Request, l ListRequest, found *
 		}
 	}
 	added := len(views) - len(w.Rows)
-	ends := []int{added + at(locks.ClassLeaving), added + at(locks.ClassCalm), added + at(locks.ClassLeased),
+	ends := []int{added + at(locks.ClassLeaving), added + at(locks.ClassOnTime), added + at(locks.ClassLeased),
 		len(views)}
 	v.Table.Parts = nil
 	from := 0

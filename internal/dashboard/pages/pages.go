@@ -59,7 +59,7 @@ func (v Headline) Icon() string {
 	switch look := v.icon().State; v.Class {
 	case locks.ClassUnlockers, locks.ClassDeadlock, locks.ClassUnclaimed:
 		return "bad"
-	case locks.ClassLeaving, locks.ClassCalm:
+	case locks.ClassLeaving, locks.ClassOnTime:
 		return "calm"
 	default:
 		return string(look)
