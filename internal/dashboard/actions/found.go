@@ -3,7 +3,6 @@ package actions
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -20,6 +19,7 @@ import (
 const (
 	maxFound  = 1000             // holds; its body still fits
 	maxEnding = 20 * time.Second // for which holds are ended, so that the answer still arrives
+	tooMany   = "One form ends at most 1,000 holds. Narrow the search."
 )
 
 // foundPage asks a person whether all holds that a search finds shall be ended by force, or says what came of that.
@@ -27,17 +27,11 @@ type foundPage struct {
 	app.Page
 	Search    string
 	query     *locks.Query
-	Holds     []foundHold
-	Alive     int    // left out
-	EvenAlive string // the form that has these, too
-	Forbidden int    // left out: the caller lacks the permission for them
+	Holds     []*locks.Row
+	Alive     int // left out
+	Forbidden int // left out: the caller lacks the permission for them
 	Done      *foundDone
 	confirmForm
-}
-
-type foundHold struct {
-	Name, URL, Owner, Host string
-	LastAlive, Held        *app.TimeText
 }
 
 // foundDone is what came of a form for many holds.
@@ -50,7 +44,10 @@ type foundDone struct {
 func (d *foundDone) Failed() int { return d.All - d.Ended - d.Spared }
 
 // remainingHold is a hold that was not ended.
-type remainingHold struct{ Name, URL, Why string }
+type remainingHold struct {
+	*locks.Row
+	Why string
+}
 
 // isSearch reports whether the request is about all holds that a search finds.
 func (o *Operation) isSearch(r *app.Request) bool { return o.FreesLock && r.URL.Query().Has("q") }
@@ -68,7 +65,6 @@ func (o *Operation) foundForm(r *app.Request, typed Request, number string, wron
 	}
 	chosen := locks.ChooseToEnd(found.Rows, evenAlive != "", r.Now)
 	v.Alive = chosen.LeftOut
-	v.EvenAlive = o.app.URLs.To(o.page, "q", v.Search, "even_alive", "1")
 	var seen []string
 	for _, row := range chosen.Rows {
 		if !r.MayDo(o.verb, row.Owner) {
@@ -76,10 +72,10 @@ func (o *Operation) foundForm(r *app.Request, typed Request, number string, wron
 			continue
 		}
 		seen = append(seen, row.HoldID()+"."+strconv.FormatInt(row.Revision, 10))
-		v.Holds = append(v.Holds, o.foundHold(row, &v.Page))
+		v.Holds = append(v.Holds, row)
 	}
 	if len(seen) > maxFound {
-		return app.Answer{}, tooManyFound(len(seen))
+		return app.Answer{}, badSearch(tooMany)
 	}
 	v.confirmForm = confirmForm{Ask: "Type the number of these holds", Shown: strconv.Itoa(len(seen)),
 		Hold: strings.Join(seen, " "), Action: o.app.URLs.To(o.page, "q", v.Search, "even_alive", evenAlive),
@@ -108,17 +104,6 @@ func (o *Operation) newFoundPage(r *app.Request) (foundPage, error) {
 func badSearch(detail string) error {
 	return &app.HTTPError{Status: http.StatusUnprocessableEntity, Code: "bad_search", Title: "Not done",
 		Detail: detail + " Nothing was done."}
-}
-
-func tooManyFound(n int) error {
-	return badSearch(fmt.Sprintf("These are %s holds; one form ends at most %s. Narrow the search.",
-		text.Thousands(n), text.Thousands(maxFound)))
-}
-
-func (o *Operation) foundHold(row *locks.Row, at *app.Page) foundHold {
-	return foundHold{Name: row.Name, URL: o.app.URLs.Lock(row.Name, row.UUID),
-		Owner: text.Clip(row.Owner, app.MaxWordShown), Host: app.HostPID(row.Hostname, row.PID),
-		LastAlive: at.Since(row.LastAlive()), Held: at.Lasting(row.LockedAt)}
 }
 
 // postFound ends the holds that the form showed.
@@ -151,7 +136,7 @@ func (o *Operation) checkFound(r *app.Request, asked *Request, number string, n 
 	case n == 0:
 		return badSearch("The form does not say which holds it is about.")
 	case n > maxFound:
-		return tooManyFound(n)
+		return badSearch(tooMany)
 	case number != strconv.Itoa(n):
 		return &FieldError{"typed", "That is not the number of the holds that the form showed."}
 	}
@@ -178,7 +163,6 @@ func (o *Operation) endFound(r *app.Request, asked Request, seen []string) *foun
 		}
 		id, revision, _ := strings.Cut(one, ".")
 		row := holds[id]
-		delete(holds, id) // a hold is ended once
 		if row == nil {
 			done.Spared++
 			continue
@@ -220,5 +204,5 @@ func (o *Operation) count(done *foundDone, row *locks.Row, err error) {
 	if errors.As(err, &why); why.Code == "hold_changed" {
 		done.Spared++
 	}
-	done.Remaining = append(done.Remaining, remainingHold{row.Name, o.app.URLs.Lock(row.Name, ""), why.Detail})
+	done.Remaining = append(done.Remaining, remainingHold{row, why.Detail})
 }

@@ -63,6 +63,8 @@ func functions(u URLs) template.FuncMap {
 		"to":           u.To,
 		"asset":        u.Asset,
 		"iconURL":      u.Icon,
+		"lockURL":      u.Lock,
+		"hostPID":      HostPID,
 		"spans":        text.Spans,
 		"visible":      text.Visible,
 		"prose":        text.Prose,

@@ -47,15 +47,13 @@ func (p *Pages) fillView(v *listPage, l ListRequest) {
 	}
 }
 
-// forceUnlockLink is the way to the form that ends all holds found by a search, for callers who may.
-func (p *Pages) forceUnlockLink(r *app.Request, l ListRequest, n int) Link {
-	switch {
-	case !p.app.Config.IsEnabled(protocol.VerbForceUnlock) || !r.Caller.MaySome(access.Unlock):
-		return Link{}
-	case n < 2 || len(l.Query.Terms) == 0 || l.Query.Err() != nil || r.Level() == locks.Stale:
-		return Link{}
+// forceUnlockURL is the form that ends all holds found by a search; empty if the caller may not.
+func (p *Pages) forceUnlockURL(r *app.Request, q *locks.Query, n int) string {
+	may := p.app.Config.IsEnabled(protocol.VerbForceUnlock) && r.Caller.MaySome(access.Unlock)
+	if !may || r.Level() != locks.Live || n < 2 || len(q.Terms) == 0 || q.Err() != nil {
+		return ""
 	}
-	return Link{"force unlock these " + text.Thousands(n) + "…", p.app.URLs.To("unlock", "q", l.Query.Text)}
+	return p.app.URLs.To("unlock", "q", q.Text)
 }
 
 // groupView is a section of a list: an owner and the locks of it.
