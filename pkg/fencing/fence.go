@@ -28,18 +28,13 @@
 // For a handler that writes to a database, use [RequireToken] instead of a Fence: it takes the token from the request
 // and leaves the check to the statement, which survives restarts and works across replicas.
 //
-// # In the same etcd
-//
-// None of this is needed: add the Guard of the lock to the compares of your transaction.
-//
 // # What to know
+//
+// In the same etcd none of this is needed: add the Guard of the lock to the compares of your transaction.
 //
 //   - Do not compare tokens of different locks. Give each lock its own resource, row or column.
 //   - A caller may send the greatest possible token and lock out all others. Authenticate first.
 //   - Writes with the same token, which come from one holder, are not ordered.
-//   - A fence that forgets lets late writes in: see [Memory] for what makes it forget.
-//   - After etcd is restored from a backup, tokens may be lower than before; writes are refused until its revision is
-//     raised.
 package fencing
 
 import (

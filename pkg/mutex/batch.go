@@ -1,6 +1,7 @@
 package mutex
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -103,11 +104,9 @@ func (b *batch) attempt(ctx context.Context) ([]*Lock, error) {
 }
 
 func (b *batch) shortestTTL() time.Duration {
-	ttl := b.wanted[0].set.autoUnlockAfter
-	for _, a := range b.wanted {
-		ttl = min(ttl, a.set.autoUnlockAfter)
-	}
-	return ttl
+	return slices.MinFunc(b.wanted, func(a, b *acquisition) int {
+		return cmp.Compare(a.set.autoUnlockAfter, b.set.autoUnlockAfter)
+	}).set.autoUnlockAfter
 }
 
 // newProposals makes new records.

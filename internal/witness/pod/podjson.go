@@ -2,6 +2,7 @@ package pod
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -163,14 +164,8 @@ func (p *pod) summary() podproof.Pod {
 
 // hasRestartRules reports whether a container has restart rules of its own, which may restart all others, too.
 func (p *pod) hasRestartRules() bool {
-	for _, specs := range [][]containerSpec{p.Spec.Containers, p.Spec.InitContainers} {
-		for i := range specs {
-			if len(specs[i].RestartPolicyRules) > 0 {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(slices.Concat(p.Spec.Containers, p.Spec.InitContainers),
+		func(c containerSpec) bool { return len(c.RestartPolicyRules) > 0 })
 }
 
 // mayRestart reports whether the kubelet may restart a container with this end.
