@@ -2,14 +2,9 @@
 // stop in order (Group), an HTTP server with TLS and passwords from a file (Server), probes and metrics (Ops), and the
 // log (Logger), and the version of the program (Build).
 //
-// A program creates its parts and adds them to a Group, each after those that it uses:
-//
-//	group.Add("view", view.Run)
-//	group.Add("http", server.Run)
-//	group.Add("sweeper", sweeper.Run)
-//
-// On SIGTERM, readiness turns to 503. Everything keeps working for the shutdown delay, while load balancers react. Then
-// the parts stop from the last to the first: no new removal starts, requests are answered, and the view stops last.
+// A program creates its parts and adds them to a Group, each after those that it uses. On SIGTERM, readiness turns to
+// 503. Everything keeps working for the shutdown delay, while load balancers react. Then the parts stop from the last to
+// the first: no new removal starts, requests are answered, and the view stops last.
 package daemon
 
 import (

@@ -19,14 +19,8 @@
 // The lock client is the real one in both cases. A fake would do what its author expects; such tests are about what the
 // client really does when the lock is lost.
 //
-// To simulate that
-//
-//   - another process holds the lock: [Server.Hold]
-//   - the lock is lost during the work: [Server.ForceUnlock], [Server.Expire] and [Server.RemoveAbandoned]
-//   - a witness reports the holder dead, rightly or not: [Server.ProveDead]
-//   - an operator asks the holder to finish, or gives it more time: [Server.AskToFinish] and [Server.GiveMoreTime]
-//   - etcd is unreachable: [Server.Disconnect] and [Server.Reconnect]
-//   - time passes: [NewInMemory] and time.Sleep in a bubble
+// [Server.Hold] is another process; [Server.ForceUnlock], [Server.Expire] and [Server.RemoveAbandoned] take a lock away
+// during the work; with [Server.Disconnect], etcd is unreachable.
 //
 // Everything ends with the test. Failures are reported to the test that created the server, so call the methods from
 // that test's goroutine.

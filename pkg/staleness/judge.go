@@ -3,13 +3,7 @@
 // [Judge] returns the state. Metrics, alerts, pages, command line and sweep all use it, so they cannot disagree.
 // [Decide] decides about the removal: it is allowed, or a rule holds it back until, at the earliest, a given moment.
 //
-// The rules promise that a lock is never removed early, that there is always an alert first, and that the lock of a
-// dead holder never stays. Removing late is better than removing early. Every rule was checked in a model: without any
-// one of them a healthy holder can lose its lock (docs/protocol.md).
-//
-// The bound: the lock of a dead holder is gone by auto_unlock_at + 2 skews, if it alerted MinWarning before that, the
-// unlocker's wall clock is verified, and there was no gap. After a gap, or if the lock alerts late, it takes MinWarning
-// from there; with an unverified clock after a restart, the lock's time to live.
+// The rules, what they promise and the bounds are in docs/time.md. Removing late is better than removing early.
 //
 // The package is pure: no clock, no I/O, no etcd. Time is a parameter and has two clocks: the wall clock, because
 // another machine wrote the deadlines of a record, and this process's monotonic clock, because a wall clock may jump.

@@ -10,10 +10,8 @@
 //   - It sleeps until package staleness allows the next removal, and removes locks in guarded batches, oldest first. It
 //     decides again before each batch.
 //
-// Any number of sweepers may run concurrently: the guards of the transaction let exactly one of them remove a lock.
-//
-// It keeps no state per lock, except for the few that alert or whose removal was tried. A restart loses nothing: it
-// counts as a gap.
+// Any number of sweepers may run concurrently: the guards of the transaction let exactly one of them remove a lock. A
+// restart loses nothing: it counts as a gap.
 //
 // Its API is for our own programs and may change in any version.
 package sweeper
