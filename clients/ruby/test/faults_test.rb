@@ -136,7 +136,7 @@ class FaultsTest < LockTest
     ANSWERS.each do |code, body|
       other = Faults.new(etcd) { [code, body] }
       client([other.endpoint, etcd.endpoint]).lock("a", wait: 0).release
-      error = assert_raises(UnavailableError, body) { client([gone, other.endpoint], timeout: 1).lock("a", wait: 0) }
+      error = assert_raises(UnavailableError, body) { client([gone, other.endpoint], timeout: 5).lock("a", wait: 0) }
       assert_match(/\Aetcd did not answer: http.*refused.*; #{other.endpoint}: HTTP #{code}/, error.message)
       refute_match(/\p{C}/, error.message)
     end
