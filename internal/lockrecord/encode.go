@@ -19,14 +19,15 @@ import (
 type Draft struct {
 	UUID string
 	metadata.Identity
-	Client       string // library and version
-	LockedAt     time.Time
-	AlertAt      time.Time
-	AutoUnlockAt time.Time
-	Backtrace    string           // cut to 16 KiB, with a mark, so that a long one does not fail the lock
-	Process      metadata.Process // identifies the process with this PID
-	LockDelay    time.Duration    // as in a [metadata.Record]; rounded up to whole seconds
-	Attributes   map[string]any   // text, numbers and booleans, by name
+	Client         string // library and version
+	LockedAt       time.Time
+	AlertAt        time.Time
+	AutoUnlockAt   time.Time
+	Backtrace      string           // cut to 16 KiB, with a mark, so that a long one does not fail the lock
+	Process        metadata.Process // identifies the process with this PID
+	LockDelay      time.Duration    // as in a [metadata.Record]; rounded up to whole seconds
+	HeartbeatUntil time.Time        // zero: none
+	Attributes     map[string]any   // text, numbers and booleans, by name
 }
 
 // cutMark ends a backtrace that was cut.
@@ -66,7 +67,7 @@ func (d Draft) Fields() ([]metadata.Field, error) {
 // document returns the part of the document that the table covers, as a reader will decode it.
 func (d Draft) document() metadata.FullRecord {
 	r := metadata.Record{UUID: d.UUID, Identity: d.Identity, LockedAt: d.LockedAt, AlertAt: d.AlertAt,
-		AutoUnlockAt: d.AutoUnlockAt, LockDelay: d.LockDelay}
+		AutoUnlockAt: d.AutoUnlockAt, LockDelay: d.LockDelay, HeartbeatUntil: d.HeartbeatUntil}
 	return metadata.FullRecord{Record: r, Backtrace: cutBacktrace(d.Backtrace), Client: d.Client}
 }
 

@@ -24,8 +24,9 @@ func draft(change ...func(*lockrecord.Draft)) lockrecord.Draft {
 		Identity: metadata.Identity{Owner: "billing", Hostname: "billing-7f9c", PID: 17, Purpose: "nightly invoices"},
 		Client:   "go/1.0.0",
 		LockedAt: at, AlertAt: at.Add(5 * time.Minute), AutoUnlockAt: at.Add(15 * time.Minute),
-		Backtrace: "invoice.(*Run).tenant<a&b>\ncron.tick\n", Attributes: map[string]any{"tenant": 41, "team": "core",
-			"urgent": true},
+		HeartbeatUntil: at.Add(time.Hour),
+		Backtrace:      "invoice.(*Run).tenant<a&b>\ncron.tick\n",
+		Attributes:     map[string]any{"tenant": 41, "team": "core", "urgent": true},
 	}
 	for _, c := range change {
 		c(&d)
@@ -46,6 +47,7 @@ func readBack(t *testing.T, d lockrecord.Draft, got metadata.FullRecord) {
 	back := lockrecord.Draft{
 		UUID: got.UUID, Identity: got.Identity, Client: got.Client, LockedAt: got.LockedAt, AlertAt: got.AlertAt,
 		AutoUnlockAt: got.AutoUnlockAt, Backtrace: got.Backtrace, LockDelay: got.LockDelay, Attributes: got.Attributes,
+		HeartbeatUntil: got.HeartbeatUntil,
 	}
 	if got.Process != nil {
 		back.Process = *got.Process

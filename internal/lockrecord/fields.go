@@ -33,6 +33,8 @@ const (
 	FieldBacktrace = "backtrace"
 	FieldClient    = "client"
 	FieldLockDelay = "lock_delay"
+	// FieldHeartbeatUntil is a time that is shown, and decides nothing.
+	FieldHeartbeatUntil = "heartbeat_until"
 )
 
 // The members of the metadata document that identify the holder's process: see [metadata.Process].
@@ -69,7 +71,7 @@ type field struct {
 
 type fields [numFields]field
 
-const numFields = 26
+const numFields = 27
 
 // table returns the fields of one record, each with a pointer into d or p. Exactly the fields that have a row are read,
 // written, checked and reserved. Those that the protocol acts on come first.
@@ -91,6 +93,7 @@ func table(d *metadata.FullRecord, p *metadata.Process) fields {
 		{FieldBacktrace, Member, &d.Backtrace},
 		{FieldClient, Member, &d.Client},
 		{FieldLockDelay, Member, &d.LockDelay},
+		{FieldHeartbeatUntil, Member, &d.HeartbeatUntil},
 		{FieldBootID, Member, &p.BootID},
 		{FieldProcessStart, Member, &p.Start},
 		{FieldPIDNamespace, Member, &p.PIDNamespace},
@@ -153,6 +156,9 @@ func (f *field) check() error {
 		}
 		return checkText(f.name, *at)
 	case *time.Time:
+		if f.name == FieldHeartbeatUntil && at.IsZero() {
+			return nil
+		}
 		return checkTime(f.name, *at)
 	case *time.Duration:
 		return metadata.CheckLockDelay(*at)

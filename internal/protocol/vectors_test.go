@@ -116,20 +116,21 @@ type statementVector struct {
 
 // decoded is what a record means; a time that is missing or cannot be read is empty.
 type decoded struct {
-	UUID         string         `json:"uuid"`
-	AlertAt      string         `json:"alert_at"`
-	AutoUnlockAt string         `json:"auto_unlock_at"`
-	Alive        *alive         `json:"alive"`
-	Owner        string         `json:"owner"`
-	OwnerBytes   []byte         `json:"owner_base64"`
-	Hostname     string         `json:"hostname"`
-	PID          int64          `json:"pid"`
-	LockedAt     string         `json:"locked_at"`
-	Purpose      string         `json:"purpose"`
-	Backtrace    string         `json:"backtrace"`
-	Client       string         `json:"client"`
-	Attributes   map[string]any `json:"attributes"`
-	LockDelay    *int64         `json:"lock_delay"`
+	UUID           string         `json:"uuid"`
+	AlertAt        string         `json:"alert_at"`
+	AutoUnlockAt   string         `json:"auto_unlock_at"`
+	Alive          *alive         `json:"alive"`
+	Owner          string         `json:"owner"`
+	OwnerBytes     []byte         `json:"owner_base64"`
+	Hostname       string         `json:"hostname"`
+	PID            int64          `json:"pid"`
+	LockedAt       string         `json:"locked_at"`
+	Purpose        string         `json:"purpose"`
+	Backtrace      string         `json:"backtrace"`
+	Client         string         `json:"client"`
+	Attributes     map[string]any `json:"attributes"`
+	LockDelay      *int64         `json:"lock_delay"`
+	HeartbeatUntil string         `json:"heartbeat_until"`
 	metadata.Process
 }
 
@@ -452,7 +453,7 @@ func flatten(d metadata.FullRecord) decoded {
 	f := decoded{
 		UUID: d.UUID, AlertAt: written(d.AlertAt), AutoUnlockAt: written(d.AutoUnlockAt), LockedAt: written(d.LockedAt),
 		Owner: d.Owner, Hostname: d.Hostname, PID: d.PID, Purpose: d.Purpose, Backtrace: d.Backtrace, Client: d.Client,
-		Attributes: d.Attributes,
+		Attributes: d.Attributes, HeartbeatUntil: written(d.HeartbeatUntil),
 	}
 	if d.Process != nil {
 		f.Process = *d.Process

@@ -52,6 +52,9 @@ type Record struct {
 	// seconds; 0 if the record does not say, NoLockDelay if it asks for none.
 	LockDelay time.Duration
 
+	// HeartbeatUntil is the last AutoUnlockAt that the holder's heartbeats write; zero if the record does not say.
+	HeartbeatUntil time.Time
+
 	// Token is the fencing token, the create revision of the uuid key; 0 if that key is missing, so that nobody holds
 	// the lock.
 	Token            int64

@@ -151,8 +151,10 @@ func TestHeartbeatEndsAtItsMaximumAndKeepsTheAlert(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		doc := read(t, f.etcd, "a")
 		if d := time.Until(doc.AutoUnlockAt); d < 40*time.Second || d > time.Minute ||
-			doc.AlertAt.After(doc.AutoUnlockAt) || doc.AlertAt.Before(time.Now()) {
-			t.Errorf("auto-unlock in %v, alert in %v", d, time.Until(doc.AlertAt))
+			doc.AlertAt.After(doc.AutoUnlockAt) || doc.AlertAt.Before(time.Now()) ||
+			!doc.HeartbeatUntil.Equal(start.Add(time.Hour)) {
+			t.Errorf("auto-unlock in %v, alert in %v, heartbeats until %v", d, time.Until(doc.AlertAt),
+				doc.HeartbeatUntil)
 		}
 		time.Sleep(6 * time.Minute)
 		if d := read(t, f.etcd, "a").AlertAt.Sub(start); d != 10*time.Minute {

@@ -259,6 +259,9 @@ func heartbeat(t *testing.T, s *scene, c *client) {
 	d := s.open(c)
 	l := d.acquire("heartbeat", want{try: true, alert: 8, unlock: 12, heartbeat: true})
 	first := s.record(l.name)
+	if until := first.HeartbeatUntil.Sub(first.LockedAt); until < time.Minute || until > time.Hour {
+		t.Errorf("heartbeat_until is %v after locked_at, and an hour is the maximum", until)
+	}
 	etcdtest.Eventually(t, "a heartbeat", func() bool { return s.record(l.name).Alive != nil })
 	const beside = "4 of 9, says a process beside it"
 	alive := metadata.FormatTime(time.Now()) + " " + beside

@@ -184,8 +184,10 @@ class Holding(OnEtcd):
     def test_a_heartbeat_ends(self) -> None:
         lock = self.client.lock(self.name, heartbeat=1, auto_unlock_after=0.6, alert_after=0.6).acquire()
         eventually("the end of the hold", lambda: lock.lost == "deadline")
+        members = self.etcd.metadata(self.name)
+        self.assertAlmostEqual(float(members["heartbeat_until"]), float(members["locked_at"]) + 1, 2)
         self.assertLessEqual(float(self.etcd.fields(self.name)["auto_unlock_at"]),
-                             float(self.etcd.metadata(self.name)["locked_at"]) + 1.01)  # both are rounded
+                             float(members["heartbeat_until"]) + 0.01)  # both are rounded
         lock.release()
 
 

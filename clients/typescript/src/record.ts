@@ -58,12 +58,16 @@ export interface Facts {
   attributes: Attributes;
 }
 
+/** How long a hold lasts, and its heartbeat at most, in milliseconds. */
+export interface Life { alertAfter: number; autoUnlockAfter: number; heartbeat?: number }
+
 /** The fields of a new record, in the order of writing. Times are in milliseconds. */
-export function fields(uuid: string, facts: Facts, now: number, life: { alertAfter: number; autoUnlockAfter: number }) {
+export function fields(uuid: string, facts: Facts, now: number, life: Life) {
   const { members, backtrace, attributes } = facts;
   for (const [name, value] of [...Object.entries(members), ...Object.entries(attributes)]) checkText(name, value);
   checkAttributes(attributes);
-  const known = { ...members, locked_at: formatTime(now), backtrace: cutLines(backtrace) };
+  const until = life.heartbeat ? formatTime(now + life.heartbeat) : "";
+  const known = { ...members, locked_at: formatTime(now), heartbeat_until: until, backtrace: cutLines(backtrace) };
   const given = Object.entries(known).filter(([, value]) => value !== "");
   const metadata = JSON.stringify({ ...Object.fromEntries(given), ...attributes });
   const [alertAt, unlockAt] = [now + Math.min(life.alertAfter, life.autoUnlockAfter), now + life.autoUnlockAfter];
@@ -86,7 +90,7 @@ export const reserved = new Set([
   "uuid", "alert_at", "auto_unlock_at", "alive", "asked", "extended", "acknowledged", "metadata",
   "owner", "hostname", "pid", "locked_at", "purpose", "backtrace", "client",
   "boot_id", "process_start", "pid_namespace", "supervisor_start", "cgroup_id", "pod_namespace", "pod_name", "pod_uid",
-  "container", "detached", "lock_delay",
+  "container", "detached", "lock_delay", "heartbeat_until",
 ]);
 
 function checkAttributes(attributes: Attributes) {

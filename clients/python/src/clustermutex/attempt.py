@@ -465,6 +465,8 @@ class Attempt:
         members: dict[str, Any] = {**self._who(), **identity.of(os.getpid()), **s.attributes, "client": CLIENT,
                                    "locked_at": record.format_time(at), "backtrace": self.call.trace,
                                    **({"detached": True} if s.detached else {})}
+        if s.heartbeat is not None:
+            members["heartbeat_until"] = record.format_time(at + s.heartbeat)
         fields = {"uuid": self.uuid, "alert_at": record.format_time(at + min(s.alert_after, s.auto_unlock_after)),
                   "auto_unlock_at": record.format_time(at + s.auto_unlock_after)}
         fields["metadata"] = record.to_metadata(members, sum(map(len, fields)) + sum(map(len, fields.values())))

@@ -25,7 +25,7 @@ TEXTS = ("owner", "hostname", "purpose", "client", "backtrace")
 DOCUMENT_TEXTS = ("lock", "uuid", "owner", "hostname", "by", "source", "reason", "why")
 RESERVED = {"uuid", "alert_at", "auto_unlock_at", "alive", "asked", "extended", "acknowledged", "metadata", "pid",
             "locked_at", *TEXTS, "boot_id", "process_start", "pid_namespace", "supervisor_start", "cgroup_id",
-            "pod_namespace", "pod_name", "pod_uid", "container", "detached", "lock_delay"}
+            "pod_namespace", "pod_name", "pod_uid", "container", "detached", "lock_delay", "heartbeat_until"}
 
 Attribute = Union[str, int, float, bool]
 

@@ -276,9 +276,14 @@ module ClusterMutex
       @sent = Clock.now
       @at = Clock.wall
       @input[:fields] = Record.fields(uuid: @input[:uuid], at: @at, alert_after: @settings.alert_after,
-                                      auto_unlock_after: @settings.auto_unlock_after, members: @members,
+                                      auto_unlock_after: @settings.auto_unlock_after,
+                                      members: @members.merge(heartbeat_until),
                                       attributes: @settings.attributes)
       @unlock_at = Clock.parse(@input[:fields]["auto_unlock_at"])
+    end
+
+    def heartbeat_until
+      @settings.heartbeat ? { "heartbeat_until" => Clock.format((@at + @settings.heartbeat).floor(3)) } : {}
     end
 
     # @claimed: a claim is under way, without an answer yet. @doubt: a request with this uuid got no answer.

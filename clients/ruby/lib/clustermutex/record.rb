@@ -96,7 +96,7 @@ module ClusterMutex
     TEXTS = %w[owner hostname purpose client backtrace boot_id pod_namespace pod_name pod_uid container].freeze
     NUMBERS = %w[pid process_start pid_namespace supervisor_start cgroup_id lock_delay].freeze
     MAX_DELAY = 3600 # seconds
-    TIMES = %w[locked_at alert_at auto_unlock_at].freeze
+    TIMES = %w[locked_at alert_at auto_unlock_at heartbeat_until].freeze
     OWN_KEYS = %w[uuid alert_at auto_unlock_at alive asked extended acknowledged].freeze
 
     # The members by their names in the protocol; times are strings.
@@ -198,7 +198,8 @@ module ClusterMutex
 
   # The record that a client writes.
   module Record
-    RESERVED = (Holder::TEXTS + Holder::NUMBERS + Holder::OWN_KEYS + %w[metadata locked_at detached]).freeze
+    RESERVED = (Holder::TEXTS + Holder::NUMBERS + Holder::OWN_KEYS +
+                %w[metadata locked_at detached heartbeat_until]).freeze
 
     module_function
 
