@@ -11,6 +11,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/cli/term"
 	"github.com/clustermutex/unlocker/internal/diagnosis"
+	"github.com/clustermutex/unlocker/internal/headline"
 	"github.com/clustermutex/unlocker/internal/lockjson"
 	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/locks"
@@ -143,7 +144,7 @@ func (p *lockReport) record(doc *metadata.FullRecord, row *locks.Row, d diagnosi
 		p.row("holder's clock", ahead+", at least")
 	}
 	p.row("alert", timeWithRemark(judged.AlertAt, alertText(&doc.Record, judged, p.now)))
-	p.row("auto-unlock", timeText(row.UnlockAt(), p.now))
+	p.row("auto-unlock", p.autoUnlock(row))
 	if doc.Alive != nil {
 		p.row("alive", strings.TrimSpace(timeText(doc.Alive.At, p.now)+" "+text.Visible(doc.Alive.Progress)))
 	}
@@ -164,6 +165,16 @@ func (p *lockReport) record(doc *metadata.FullRecord, row *locks.Row, d diagnosi
 	for _, problem := range doc.Problems {
 		p.row("problem", fmt.Sprintf("%s (%s)", text.Prose(problem.String()), problem.Kind))
 	}
+}
+
+// autoUnlock returns when the lock is removed, and until when heartbeats prevent that.
+func (p *lockReport) autoUnlock(row *locks.Row) string {
+	at := row.UnlockAt()
+	heartbeats := headline.HeartbeatsExtend(row, p.now)
+	if heartbeats == "" {
+		return timeText(at, p.now)
+	}
+	return timeWithRemark(at, relative(at, p.now)+"; "+heartbeats)
 }
 
 // operators adds the rows about what operators did to the hold.

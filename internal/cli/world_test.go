@@ -148,7 +148,8 @@ func (w *world) lock(ts *testscript.TestScript, _ bool, args []string) {
 	var puts []clientv3.Op
 	for field, value := range fields {
 		if d, err := time.ParseDuration(value); err == nil &&
-			(strings.HasSuffix(field, "_at") || field == lockrecord.FieldAlive) {
+			(strings.HasSuffix(field, "_at") || field == lockrecord.FieldAlive ||
+				field == lockrecord.FieldHeartbeatUntil) {
 			value = metadata.FormatTime(now.Add(d))
 		}
 		if field != lockrecord.FieldMetadata { // that is JSON, with escapes of its own

@@ -361,7 +361,8 @@ func ofEnds(say *sayings) {
 	s = newScene()
 	d = s.dashboard(say)
 	s.add(hold{name: "a/b", owner: "billing", host: "host-3", purpose: "invoices", held: 6 * time.Minute,
-		alert: -time.Minute, unlock: time.Hour, alive: "7 of 9"})
+		alert: -time.Minute, unlock: time.Hour, alive: "7 of 9",
+		attributes: map[string]string{"heartbeat_until": metadata.FormatTime(s.now.Add(6 * time.Hour))}})
 	s.tick(2 * time.Second)
 	say.page("while somebody holds it", d, "/lock?name=a/b")
 	r := s.locks[0]

@@ -269,6 +269,26 @@ func TestCommandsFollowThePlace(t *testing.T) {
 }
 
 // TestFirstNonemptyClassIsReported puts each two locks of the table side by side.
+func TestAutoUnlockSaysUntilWhenHeartbeatsExtend(t *testing.T) {
+	c := policies()[0].cluster()
+	for until, want := range map[time.Duration]string{
+		0:       "no: its reports extend it; without them in 1h",
+		6 * h:   "no: heartbeats extend it until Thu 13:48 UTC",
+		200 * h: "no: heartbeats extend it until 2026-12-04 15:48 UTC",
+		h:       "in 1h: ", // the last one was written
+		m:       "no: its reports extend it; without them in 1h",
+	} {
+		l := subject{name: "beats", alert: h, unlock: h, reported: 4 * s, every: 20 * s}.lock(&c.Combined)
+		if until > 0 {
+			l.HeartbeatUntil = now().Add(until)
+		}
+		when, why := c.AutoUnlock(&l)
+		if got := when.String(c.Now) + ": " + why.String(c.Now); got != want {
+			t.Errorf("heartbeats for %v: %s, want %s", until, got, want)
+		}
+	}
+}
+
 func TestFirstNonemptyClassIsReported(t *testing.T) {
 	for _, u := range policies() {
 		rows := combinations()

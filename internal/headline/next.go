@@ -2,6 +2,7 @@ package headline
 
 import (
 	"cmp"
+	"time"
 
 	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/locks"
@@ -102,6 +103,7 @@ func (c *Input) AutoUnlock(l *locks.HeldLock) (when, why sentence) {
 	at := l.UnlockAt()
 	never := c.whyNeverRemoved(l)
 	paused := c.paused(l, staleness.RuleUnverified)
+	heartbeats := HeartbeatsExtend(l.Row, c.Now)
 	switch {
 	case at.IsZero():
 		return when.Say("never"), why.Say("it has no readable deadline")
@@ -109,10 +111,30 @@ func (c *Input) AutoUnlock(l *locks.HeldLock) (when, why sentence) {
 		return when.Say("no"), why.Say(never)
 	case len(paused) > 0:
 		return when.Say("paused"), why.Say(diagnosis.RuleTexts(paused))
-	case l.Verdict().State != staleness.Expired && !l.ProvenDead() && !l.IsSilent(c.Now):
+	case heartbeats != "":
+		return when.Say("no"), why.Say(heartbeats)
+	case isReporting(l.Row, c.Now) && l.HeartbeatUntil.Sub(l.AutoUnlockAt).Abs() > time.Second:
 		return when.Say("no"), why.Say("its reports extend it; without them ").Until(at)
 	}
 	return when.Until(at), nil
+}
+
+// HeartbeatsExtend says until when heartbeats extend a lock; empty if the record does not say, or they do not.
+func HeartbeatsExtend(r *locks.Row, now time.Time) string {
+	until := r.HeartbeatUntil
+	if !isReporting(r, now) || until.Sub(r.AutoUnlockAt) <= time.Second {
+		return ""
+	}
+	layout := "Mon 15:04"
+	if until.Sub(now) > 6*24*time.Hour {
+		layout = "2006-01-02 15:04"
+	}
+	return "heartbeats extend it until " + until.UTC().Format(layout) + " UTC"
+}
+
+// isReporting reports whether the holder is alive and reports in time, as far as is known.
+func isReporting(r *locks.Row, now time.Time) bool {
+	return r.Verdict().State != staleness.Expired && !r.ProvenDead() && !r.IsSilent(now)
 }
 
 // acknowledgedText says who looks at a lock, and until when; nil where nobody does.

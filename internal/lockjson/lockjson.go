@@ -44,6 +44,8 @@ type Lock struct {
 	Asked               *Asked        `json:"asked"`
 	Extended            *Extended     `json:"extended"`
 	Acknowledged        *Acknowledged `json:"acknowledged"`
+	HeartbeatUntil      *string       `json:"heartbeat_until"`
+	HeartbeatIn         *float64      `json:"heartbeat_until_in_seconds"`
 	Leased              *Leased       `json:"leased,omitempty"`
 	URL                 string        `json:"url,omitempty"`
 }
@@ -120,6 +122,7 @@ func New(row *locks.Row, now time.Time) Lock {
 	l.LockedAt, l.LockedIn = Instant(r.LockedAt, now)
 	l.AlertAt, l.AlertIn = Instant(v.AlertAt, now)
 	l.AutoUnlockAt, l.AutoUnlockIn = Instant(row.UnlockAt(), now)
+	l.HeartbeatUntil, l.HeartbeatIn = Instant(r.HeartbeatUntil, now)
 	if r.Alive != nil {
 		l.AliveAt, l.AliveIn = Instant(r.Alive.At, now)
 		l.Progress = Known(r.Alive.Progress)

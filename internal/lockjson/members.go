@@ -71,6 +71,7 @@ func LockShape() Shape {
 		{"asked", "the request to the holder to finish; null when there is none"},
 		{"extended", "who gave the holder more time; null when nobody did"},
 		{"acknowledged", "who looks at the lock now; null when nobody does"},
+		{"heartbeat_until", "until when heartbeats extend the lock; null when the record does not say"},
 		{"leased", "of a lock of another library, in the state leased; else absent"},
 		{"url", "the page of the hold; only the page's API has it"},
 	}}
