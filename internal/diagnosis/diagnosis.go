@@ -202,11 +202,13 @@ func (f *Facts) reports() (why Sentence, missing bool) {
 	case f.silence() > silentTimes*f.ReportInterval:
 		return why.Say("it reported about every " + text.Duration(f.ReportInterval) +
 			", but not for ").Since(r.Alive.At), true
-	default:
-		return why.Say("it reports about every " + text.Duration(f.ReportInterval) +
-				", last ").Since(r.Alive.At).Say(" ago"),
-			false
 	}
+	who := "it"
+	if f.Record.Alive.Progress == "" { // perhaps only heartbeats
+		who = "its process"
+	}
+	return why.Say(who + " reports about every " + text.Duration(f.ReportInterval) + ", last ").
+		Since(f.Record.Alive.At).Say(" ago"), false
 }
 
 // heard reports whether the holder reported as it was to: progress or, before its alert, as often as before.

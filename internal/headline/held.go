@@ -34,7 +34,7 @@ func (c *Input) held(l *locks.HeldLock) (summary sentence, then []sentence) {
 	default:
 		summary = c.inTime(l)
 		then = append(then, c.alertText(l))
-		if !l.Verdict().AlertsAtUnlock() || c.whyNeverRemoved(l) != "" {
+		if !l.Verdict().AlertsAtUnlock() || c.WhyNeverRemoved(l) != "" {
 			then = append(then, c.autoUnlockText(l))
 		}
 	}
@@ -66,7 +66,7 @@ func (c *Input) ofLock(l *locks.HeldLock) (s sentence) {
 
 func (c *Input) overdue(l *locks.HeldLock) (s sentence) {
 	s = c.subject(l, l.Verdict().State == staleness.Abandoned)
-	stays := c.whyNeverRemoved(l)
+	stays := c.WhyNeverRemoved(l)
 	switch {
 	case stays != "":
 		return s.Say(" expired ").Since(l.Verdict().AutoUnlockAt).

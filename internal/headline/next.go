@@ -20,8 +20,8 @@ func (c *Input) paused(l *locks.HeldLock, but ...staleness.Rule) []string {
 	return diagnosis.HeldBackBy(c.Running, but...)
 }
 
-// whyNeverRemoved says why no unlocker ever removes the lock; empty where one does.
-func (c *Input) whyNeverRemoved(l *locks.HeldLock) string {
+// WhyNeverRemoved says why no unlocker ever removes the lock; empty where one does.
+func (c *Input) WhyNeverRemoved(l *locks.HeldLock) string {
 	switch {
 	case c.Combined.Unlockers == 0:
 		return "no unlocker is running"
@@ -35,7 +35,7 @@ func (c *Input) whyNeverRemoved(l *locks.HeldLock) string {
 
 // whyDeadRemains says why a lock is left whose holder is dead.
 func (c *Input) whyDeadRemains(l *locks.HeldLock) (s sentence) {
-	switch why := c.whyNeverRemoved(l); {
+	switch why := c.WhyNeverRemoved(l); {
 	case why != "":
 		return s.Say("No auto-unlock: " + why + ".")
 	case !c.Combined.Known():
@@ -49,7 +49,7 @@ func (c *Input) whyDeadRemains(l *locks.HeldLock) (s sentence) {
 // alertText says when people are alerted about a lock that is held in time.
 func (c *Input) alertText(l *locks.HeldLock) (s sentence) {
 	v := l.Verdict()
-	both := pick(c.whyNeverRemoved(l) == "", "and auto-unlock ", "")
+	both := pick(c.WhyNeverRemoved(l) == "", "and auto-unlock ", "")
 	switch {
 	case v.AlertAt.IsZero():
 		return s.Say("It never alerts.")
@@ -81,7 +81,7 @@ func waiting(n int) string { return text.Thousands(n) + " waiting" }
 func (c *Input) autoUnlockText(l *locks.HeldLock) (s sentence) {
 	at := l.UnlockAt()
 	paused := diagnosis.HeldBackBy(c.Running, staleness.RuleUnverified)
-	switch why := c.whyNeverRemoved(l); {
+	switch why := c.WhyNeverRemoved(l); {
 	case at.IsZero():
 		return s.Say("It is never auto-unlocked.")
 	case why != "":
@@ -101,7 +101,7 @@ func (c *Input) autoUnlockText(l *locks.HeldLock) (s sentence) {
 // AutoUnlock says in a word when unlockers end a lock unless it changes, and why they do not yet.
 func (c *Input) AutoUnlock(l *locks.HeldLock) (when, why sentence) {
 	at := l.UnlockAt()
-	never := c.whyNeverRemoved(l)
+	never := c.WhyNeverRemoved(l)
 	paused := c.paused(l, staleness.RuleUnverified)
 	heartbeats := HeartbeatsExtend(l.Row, c.Now)
 	switch {

@@ -3,6 +3,7 @@ package headline
 import (
 	"cmp"
 	"fmt"
+	"strings"
 
 	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/lockrecord"
@@ -24,7 +25,7 @@ func Matter(r *locks.Row, class locks.Class) (s sentence) {
 		return s.Since(r.LateSince()).
 			Say(pick(diagnosis.ReportsProgress(r.Record), " late, reports", " late, no progress"))
 	case locks.ClassMalformed:
-		return s.Say(cmp.Or(r.Inconsistent, unreadable(r.Record)))
+		return s.Say(cmp.Or(strings.TrimPrefix(r.Inconsistent, "has "), unreadable(r.Record)))
 	}
 	switch {
 	case r.Leased != nil && r.LockedAt.IsZero():
@@ -82,7 +83,7 @@ func (c *Input) Outcome(r *locks.Row) (s sentence) {
 	if r.Leased != nil {
 		return leaseEnd(r.Leased)
 	}
-	never := r.UnlockAt().IsZero() || r.Misplaced || c.whyNeverRemoved(l) != ""
+	never := r.UnlockAt().IsZero() || r.Misplaced || c.WhyNeverRemoved(l) != ""
 	switch {
 	case alertsFirst(r, never):
 		return s.Say("alert ").Until(r.Verdict().AlertAt)

@@ -19,7 +19,7 @@ type stepRow struct {
 // stepTable has the steps for each held lock, from harmless to dangerous. The first row that matches counts, without
 // the steps that make no sense for the holder.
 func stepTable() []stepRow {
-	isKept := func(c *Input, l *locks.HeldLock) bool { return c.whyNeverRemoved(l) != "" }
+	isKept := func(c *Input, l *locks.HeldLock) bool { return c.WhyNeverRemoved(l) != "" }
 	isMisplaced := func(_ *Input, l *locks.HeldLock) bool { return l.Misplaced }
 	progresses := func(_ *Input, l *locks.HeldLock) bool { return diagnosis.ReportsProgress(l.Record) }
 	return []stepRow{

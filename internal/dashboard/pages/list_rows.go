@@ -51,7 +51,7 @@ func (p *Pages) rowView(r *app.Request, row *locks.Row, class locks.Class, c *he
 		Waiters: row.Waiters, Longest: at.Lasting(row.Longest),
 		URL: p.app.URLs.LockFrom(row.Name, row.UUID, l.view(p.app.URLs)),
 	}
-	if class == locks.ClassDeadlock {
+	if class == locks.ClassDeadlock || class == locks.ClassMalformed {
 		v.State = class.String()
 	}
 	v.Version = strconv.FormatUint(locks.Hash(row.Fingerprint,

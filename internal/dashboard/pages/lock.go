@@ -109,7 +109,8 @@ func (p *Pages) lockPage(r *app.Request, lock *app.Lock) lockPage {
 		v.Current = p.app.URLs.Lock(row.Name, row.UUID)
 	}
 	v.Facts = facts(row, lock)
-	v.Times = times(row, at)
+	input := p.headlineInput(r)
+	v.Times = times(row, at, input.WhyNeverRemoved(&locks.HeldLock{Row: row, Lock: row.Name}))
 	v.Clock = clockOff(row.Verdict().ClockOff)
 	p.fillTrace(&v, c, lock)
 	if !row.Misplaced {

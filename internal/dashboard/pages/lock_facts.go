@@ -1,6 +1,7 @@
 package pages
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -67,7 +68,8 @@ func extended(n int64) string {
 	return ""
 }
 
-func times(r *locks.Row, at app.Viewpoint) []timeFact {
+// times are the instants in the life of a hold; whyNever says why no unlocker removes it.
+func times(r *locks.Row, at app.Viewpoint, whyNever string) []timeFact {
 	var list []timeFact
 	add := func(label string, m *app.TimeText, note string) {
 		if m != nil {
@@ -82,10 +84,13 @@ func times(r *locks.Row, at app.Viewpoint) []timeFact {
 	}
 	add("locked", at.Since(r.LockedAt), "")
 	if r.Alive != nil {
-		add("last alive", at.Since(r.Alive.At), "")
+		add("last report", at.Since(r.Alive.At), "")
 	}
 	add("alert", at.AlertOf(r.Record, r.Verdict()), byPolicy(r.AlertAt))
-	add("auto-unlock", at.Next(r.UnlockAt()), byPolicy(r.AutoUnlockAt))
+	if whyNever != "" {
+		whyNever = "but " + whyNever
+	}
+	add("auto-unlock", at.Next(r.UnlockAt()), cmp.Or(whyNever, byPolicy(r.AutoUnlockAt)))
 	return list
 }
 

@@ -57,9 +57,6 @@ func reportFigure(row *locks.Row, at app.Viewpoint) figure {
 	if row.Rhythm() == 0 {
 		return f
 	}
-	if !row.Alive.At.Before(row.AlertAt) {
-		f.Label = "last heartbeat"
-	}
 	f.Value = app.RichText{}.Time(at.Since(row.Alive.At))
 	f.IsBad = row.Class == locks.ClassSilent
 	return f
@@ -68,7 +65,11 @@ func reportFigure(row *locks.Row, at app.Viewpoint) figure {
 // progressFigure says when the holder last reported progress, as far as that is known: a heartbeat repeats the text.
 func progressFigure(row *locks.Row, at app.Viewpoint) figure {
 	f := figure{Label: "last progress", Value: app.Plain("none"), IsBad: row.Class == locks.ClassLate}
-	if row.Rhythm() == 0 || row.Alive.Progress == "" {
+	switch {
+	case row.Rhythm() == 0, row.Alive.Progress == "" && row.Class == locks.ClassLate:
+		return f
+	case row.Alive.Progress == "":
+		f.Value, f.Note = app.Plain("unknown"), app.Plain("its reports have no text")
 		return f
 	}
 	f.Note = app.RichText{}.Value(text.Clip(row.Alive.Progress, app.MaxWordShown))

@@ -133,7 +133,7 @@ func (p *Pages) endedPage(r *app.Request, lock *app.Lock) lockPage {
 	for _, t := range []struct {
 		label string
 		at    time.Time
-	}{{"locked", e.LockedAt.Time}, {"alert", e.AlertAt.Time}, {"last alive", e.AliveAt.Time},
+	}{{"locked", e.LockedAt.Time}, {"alert", e.AlertAt.Time}, {"last report", e.AliveAt.Time},
 		{"auto-unlock", e.AutoUnlockAt.Time}, {"ended", e.EndedAt.Time}} {
 		if m := v.Age(t.at); m != nil {
 			m.Text, m.Kind = m.Text+" ago", ""

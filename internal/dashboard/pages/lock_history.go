@@ -105,14 +105,11 @@ func (l *lockHistory) addHold(p *Pages, r *locks.Row, named bool, at app.Viewpoi
 	l.add(at, "held", r.LockedAt, took, text.Visible(text.Clip(r.Purpose, app.MaxLineShown))).URL =
 		p.app.URLs.Lock(r.Name, r.UUID)
 	if r.Alive != nil {
-		reported, progress := "The holder called alive", ""
-		if !r.Alive.At.Before(r.AlertAt) {
-			reported = "The last heartbeat of the holder"
-		}
+		progress := ""
 		if r.Alive.Progress != "" {
 			progress = "progress: " + text.Visible(text.Clip(r.Alive.Progress, app.MaxLineShown))
 		}
-		l.add(at, "held", r.Alive.At, app.Plain(reported), progress)
+		l.add(at, "held", r.Alive.At, app.Plain("The last report of the holder"), progress)
 	}
 	if alert := r.Verdict().AlertAt; !alert.After(at.AsOf) {
 		l.add(at, "alert", alert, app.Plain("Alert: its holder expected to be done by then"))
