@@ -117,8 +117,7 @@ func (a *address) listen() (net.Listener, error) {
 	}
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return nil, fmt.Errorf("%s cannot listen on %s: something else does; give another --%s, or port 0 for any "+
-			"free one",
-			a.what, a.value, a.flag)
+			"free one", a.what, a.value, a.flag)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s cannot listen: %w; is --%s right?", a.what, err, a.flag)

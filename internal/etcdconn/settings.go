@@ -182,8 +182,7 @@ func (s Settings) targets() ([]target, error) {
 	setting := s.tlsSetting()
 	if all[0].scheme == "http" && setting != "" {
 		return nil, fmt.Errorf("the etcd endpoint %s does not use TLS, but %s is given: write https:// or leave that "+
-			"out",
-			all[0], setting)
+			"out", all[0], setting)
 	}
 	for i := range all {
 		switch {

@@ -57,8 +57,7 @@ func (s *Store) forceUnlock(ctx context.Context, r lockrecord.Removal, a protoco
 
 // forceUnlockUnrecorded removes the hold without history and audit. Its effect looks like a release by the holder.
 // unknown is the error of the request that etcd has no space for.
-func (s *Store) forceUnlockUnrecorded(ctx context.Context, r *locktxn.Removal, a protocol.Action,
-	unknown error) error {
+func (s *Store) forceUnlockUnrecorded(ctx context.Context, r *locktxn.Removal, a protocol.Action, unknown error) error {
 	s.log.Warn().Str("lock", a.Lock).Str("uuid", a.UUID).Int64("token", a.Token).
 		Str("actor", a.Actor).Str("source", a.Source).
 		Str("holder", a.Holder).Str("reason", a.Reason).Str("ticket", a.Ticket).

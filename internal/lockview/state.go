@@ -100,8 +100,7 @@ func newStats() Stats {
 	}
 	for _, reason := range []metadata.ProblemKind{
 		metadata.ProblemMissing, metadata.ProblemBadTime, metadata.ProblemBadValue, metadata.ProblemTooLarge,
-		metadata.ProblemBadName, metadata.ProblemUnknownLayout,
-		metadata.ProblemLeftover,
+		metadata.ProblemBadName, metadata.ProblemUnknownLayout, metadata.ProblemLeftover,
 	} {
 		s.MetadataErrors[reason] = 0
 	}

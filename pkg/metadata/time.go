@@ -27,8 +27,7 @@ func ParseTime(s string) (time.Time, error) {
 	}
 	if len(whole) != secondDigits || !digits(whole) {
 		return time.Time{},
-			fmt.Errorf("%.40q is not a time: want seconds since 1970 with ten digits, like 1553682600.25",
-				s)
+			fmt.Errorf("%.40q is not a time: want seconds since 1970 with ten digits, like 1553682600.25", s)
 	}
 	seconds, _ := strconv.ParseInt(whole, 10, 64)
 	nanos, _ := strconv.ParseInt((fraction + "000000000")[:9], 10, 64)

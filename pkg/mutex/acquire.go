@@ -201,8 +201,7 @@ func (a *acquisition) reenter(ctx context.Context) (*Lock, error) {
 			continue
 		}
 		if hold.err() == nil {
-			return nil, &AlreadyHeldError{Name: a.lock, CallSite: hold.callSite, Since: hold.began.wall,
-				At: a.c.wall()}
+			return nil, &AlreadyHeldError{Name: a.lock, CallSite: hold.callSite, Since: hold.began.wall, At: a.c.wall()}
 		}
 	}
 	return nil, nil

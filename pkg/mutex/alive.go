@@ -255,8 +255,7 @@ func (l *Lock) extendOnce(ctx context.Context, by span, heartbeat bool, progress
 	txn := locktxn.Alive(l.c.layout, l.held, metadata.FormatTime(alertAt), metadata.FormatTime(autoUnlockAt), alive)
 	if heartbeat {
 		txn = locktxn.Heartbeat(l.c.layout, l.held, metadata.FormatTime(alertAt), metadata.FormatTime(autoUnlockAt),
-			alive,
-			l.extension.lastAliveRevision)
+			alive, l.extension.lastAliveRevision)
 	}
 	r, err := l.c.retry.Send(ctx, txn)
 	if err != nil {

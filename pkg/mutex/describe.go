@@ -21,8 +21,7 @@ func describe(r *metadata.Record, now time.Time) string {
 	}
 	return describeHolder(r, now) +
 		"; " + due(r.AlertAt, now, "alert", "alerted", "no readable alert time") +
-		", " + due(r.AutoUnlockAt, now, "auto-unlock", "auto-unlock was due",
-		"no readable auto-unlock time")
+		", " + due(r.AutoUnlockAt, now, "auto-unlock", "auto-unlock was due", "no readable auto-unlock time")
 }
 
 // describeHolder is describe without the deadlines.

@@ -162,8 +162,7 @@ func (e *HeldError) several() string {
 	}
 	line := strings.Join(named[:len(named)-1], ", ") + " and " + named[len(named)-1]
 	return line + "; " + due(firstUnlock(e.Holders), e.At, "the first of them is auto-unlocked",
-		"the auto-unlock of the first of them was due",
-		"none of them has a readable time of auto-unlock")
+		"the auto-unlock of the first of them was due", "none of them has a readable time of auto-unlock")
 }
 
 // LostError means that a hold ended without its holder's Unlock, or may have.

@@ -157,8 +157,7 @@ func (v *waitStatus) probes() []string {
 func (v *waitStatus) read(r etcdretry.Response) {
 	h := readHolders(v.c.layout, v.position.Lock, v.kind, r, 0)
 	v.known = v.kind.knownHolders(v.position.Lock, h)
-	v.status = Waiting{Name: v.position.Lock, Position: v.status.Position, Holder: h.oldest(),
-		Delay: h.lastDelay()}
+	v.status = Waiting{Name: v.position.Lock, Position: v.status.Position, Holder: h.oldest(), Delay: h.lastDelay()}
 	if v.known.MultiHolder {
 		v.keys = len(r.Keys(1).Kvs)
 		v.delays = len(r.Keys(2).Kvs)

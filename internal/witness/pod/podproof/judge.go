@@ -126,8 +126,7 @@ func judgeState(p *Pod, now time.Duration) Finding {
 		return suspicion(metadata.CauseNodeNotReady, "the node of pod %s is lost", podTitle(p))
 	case p.Deleting != Never && now-p.Deleting >= p.Grace+OverdueFor:
 		return suspicion(metadata.CauseNodeNotReady,
-			"pod %s was told to end, and its node does not confirm that it did",
-			podTitle(p))
+			"pod %s was told to end, and its node does not confirm that it did", podTitle(p))
 	}
 	return Finding{}
 }
