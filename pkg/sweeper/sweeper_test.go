@@ -1,14 +1,10 @@
 package sweeper_test
 
 import (
-	"context"
-	"iter"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/lockrecord"
-	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 	"github.com/clustermutex/unlocker/pkg/sweeper"
@@ -181,15 +177,7 @@ func TestMassExpiryDoesNotBlindTheSweeper(t *testing.T) {
 }
 
 func TestBadConfigurationIsRefused(t *testing.T) {
-	fine := func() sweeper.Config {
-		return sweeper.Config{
-			ID: "x", Mode: sweeper.AutoUnlock, Policy: staleness.DefaultPolicy(),
-			Locks: func() iter.Seq[*metadata.Record] { return nil }, Lock: func(string) *metadata.Record { return nil },
-			Clock: func() time.Duration { return 0 }, Fresh: func() protocol.Freshness { return protocol.Freshness{} },
-			Announce: func(context.Context, metadata.Presence) (int64, uint64, error) { return 0, 0, nil },
-			Remove:   func(context.Context, []lockrecord.Removal) []error { return nil },
-		}
-	}
+	fine := (&node{id: "x", store: &store{}}).config
 	if _, err := sweeper.New(fine()); err != nil {
 		t.Fatal(err)
 	}

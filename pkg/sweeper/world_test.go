@@ -387,7 +387,19 @@ func (n *node) mustLog(t *testing.T, times int, message string, fields ...any) {
 	}
 }
 
-// join starts an unlocker on the store: auto-unlock with the default policy, its clock verified by a member of etcd.
+// config is auto-unlock with the default policy, the clock verified by a member of etcd.
+func (n *node) config() sweeper.Config {
+	return sweeper.Config{
+		ID: n.id, Hostname: "host", Version: "test", Mode: sweeper.AutoUnlock, Policy: staleness.DefaultPolicy(),
+		Locks: n.locks, Lock: n.lock, Clock: n.clock, Fresh: n.fresh, Now: n.wall, Log: zerolog.New(n),
+		Announce: n.store.announce, Remove: n.store.remove,
+		Offsets: func(context.Context) []time.Duration {
+			return []time.Duration{time.Until(n.wall())*-1 + time.Millisecond}
+		},
+	}
+}
+
+// join starts an unlocker on the store.
 func (s *store) join(t *testing.T, change ...func(*node, *sweeper.Config)) *node {
 	t.Helper()
 	n := &node{store: s, started: time.Now(), done: make(chan struct{})}
@@ -396,14 +408,7 @@ func (s *store) join(t *testing.T, change ...func(*node, *sweeper.Config)) *node
 	s.nodes = append(s.nodes, n)
 	n.see()
 	s.mu.Unlock()
-	cfg := sweeper.Config{
-		ID: n.id, Hostname: "host", Version: "test", Mode: sweeper.AutoUnlock, Policy: staleness.DefaultPolicy(),
-		Locks: n.locks, Lock: n.lock, Clock: n.clock, Fresh: n.fresh, Now: n.wall, Log: zerolog.New(n),
-		Announce: s.announce, Remove: s.remove,
-		Offsets: func(context.Context) []time.Duration {
-			return []time.Duration{time.Until(n.wall())*-1 + time.Millisecond}
-		},
-	}
+	cfg := n.config()
 	for _, c := range change {
 		c(n, &cfg)
 	}
