@@ -4,10 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -137,16 +135,6 @@ func argCount(minArgs, maxArgs int, names string) cobra.PositionalArgs {
 		}
 		return nil
 	}
-}
-
-// checkPositive checks that these flags are positive durations.
-func checkPositive(values map[string]time.Duration) error {
-	for _, name := range slices.Sorted(maps.Keys(values)) {
-		if values[name] <= 0 {
-			return usagef("--%s is %v: it must be positive", name, values[name])
-		}
-	}
-	return nil
 }
 
 // completeNames completes the names of held locks and shares. Names that could control the terminal are left out.

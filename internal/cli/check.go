@@ -13,6 +13,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/certificate"
 	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
+	"github.com/clustermutex/unlocker/internal/flags"
 	"github.com/clustermutex/unlocker/internal/headline"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/text"
@@ -84,6 +85,7 @@ for one lock.`,
 	f.BoolVar(&o.noUnlocker, "no-unlocker", false, "do not check the unlockers")
 	f.DurationVar(&o.clockDifference, "clock-difference", 30*time.Second,
 		"warn when an unlocker's clock differs from this one by more")
+	flags.Positive(f, "timeout", "clock-difference")
 	o.fromArguments(cmd, locks.AboutLocks, o.run)
 	return cmd
 }
@@ -96,7 +98,7 @@ func (o *checkOptions) check() error {
 	if o.unclaimedAfter > time.Minute {
 		return usagef("--unclaimed-after is %v: it must be from 0 to 1m", o.unclaimedAfter)
 	}
-	return checkPositive(map[string]time.Duration{"timeout": o.timeout, "clock-difference": o.clockDifference})
+	return nil
 }
 
 func checkThresholds(of string, warn, crit int) error {

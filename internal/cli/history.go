@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/clustermutex/unlocker/internal/cli/term"
+	"github.com/clustermutex/unlocker/internal/flags"
 	"github.com/clustermutex/unlocker/internal/lockjson"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/protocol"
@@ -38,12 +39,8 @@ nothing is cut, so WHY is complete.`,
 	}
 	o.format = term.Output(cmd, term.TableFormat, term.WideFormat, term.JSONFormat)
 	cmd.Flags().IntVar(&o.limit, "limit", 1000, "how many of the newest endings to search")
-	o.fromArguments(cmd, locks.AboutEndings, func(ctx context.Context) error {
-		if o.limit <= 0 {
-			return usagef("--limit is %d: it must be positive", o.limit)
-		}
-		return o.app.inSession(o.run)(ctx)
-	})
+	flags.Positive(cmd.Flags(), "limit")
+	o.fromArguments(cmd, locks.AboutEndings, o.app.inSession(o.run))
 	return cmd
 }
 

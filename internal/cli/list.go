@@ -15,6 +15,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/cli/term"
 	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
+	"github.com/clustermutex/unlocker/internal/flags"
 	"github.com/clustermutex/unlocker/internal/lockjson"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/lockview"
@@ -68,6 +69,7 @@ nothing is cut. With -o name, one name per line, in the form that --escaped read
 	_ = cmd.RegisterFlagCompletionFunc("sort",
 		cobra.FixedCompletions(locks.Orders(), cobra.ShellCompDirectiveNoFileComp))
 	cmd.Flags().IntVar(&o.limit, "limit", 0, "how many locks to show at most; 0 is all")
+	flags.NotNegative(cmd.Flags(), "limit")
 	cmd.Flags().BoolVar(&o.due, "due", false, "only locks that unlockers may remove now")
 	a.etcdLocksFlag(cmd)
 	cmd.Flags().BoolVar(&o.delays, "delays", false, "list lock delays: locks that may not be taken yet")
@@ -84,12 +86,9 @@ func (o *listOptions) check() error {
 			return usagef("--%s is about locks: it does not go with --delays", name)
 		}
 	}
-	switch {
-	case locks.ParseOrder(o.sort).String() != o.sort:
+	if locks.ParseOrder(o.sort).String() != o.sort {
 		return usagef("there is no order %s: want one of %s, each also with a - before it", text.Visible(o.sort),
 			strings.Join(locks.Orders(), ", "))
-	case o.limit < 0:
-		return usagef("--limit is %d: it must not be negative", o.limit)
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/clustermutex/unlocker/internal/flags"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -112,14 +113,10 @@ hold and why, if that is known.`,
 	}
 	o.own.flags(cmd)
 	cmd.Flags().DurationVar(&o.hold, "for", 0, "how long from now (default: the same as before)")
+	flags.Positive(cmd.Flags(), "for")
 	cmd.Flags().StringVar(&o.progress, "progress", "",
 		"`text` that says how far the work is; the same as PROGRESS")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if cmd.Flags().Changed("for") {
-			if err := checkPositive(map[string]time.Duration{"for": o.hold}); err != nil {
-				return err
-			}
-		}
 		if err := o.own.parse(args, ""); err != nil {
 			return err
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/clustermutex/unlocker/internal/flags"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
@@ -47,6 +48,7 @@ Exits with 3 if the lock was not free within --wait. Without --wait, reserve doe
 	cmd.Flags().StringVar(&o.onceFor, "once-for", "", "`owner` whose reservation is returned if there is one already")
 	cmd.Flags().DurationVar(&o.hold, "for", 0, "how long to hold the lock (required)")
 	cmd.Flags().DurationVar(&o.expect, "expect", 0, "when to raise an alert (default: after --for)")
+	flags.Positive(cmd.Flags(), "expect")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		name, err := o.names.parseValid(args[0])
 		if err != nil {
@@ -70,8 +72,6 @@ func (o *reserveOptions) check() error {
 		return usagef("--once-for names the owner: it excludes --owner")
 	case o.expect == 0 && !o.given.Changed("expect"):
 		o.expect = o.hold
-	case o.expect <= 0:
-		return usagef("--expect is %v: it must be positive", o.expect)
 	case o.expect > o.hold:
 		return usagef("--expect is %v: it must not be longer than --for, which is %v: the alert comes before the "+
 			"auto-unlock", o.expect, o.hold)

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/clustermutex/unlocker/internal/cli/childproc"
+	"github.com/clustermutex/unlocker/internal/flags"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/internal/witness/holderproc"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -64,6 +65,7 @@ More: "mutexctl help exit-codes", and https://github.com/clustermutex/unlocker/b
 		"how long to extend the lock; then it is lost and the command is ended")
 	f.DurationVar(&o.grace, "grace", 5*time.Second,
 		"time from TERM to KILL, also for what is left behind; less for a short hold")
+	flags.Positive(f, "expect", "auto-unlock-after", "max-hold", "grace")
 	f.BoolVar(&o.leaveChildren, "leave-children", false,
 		"let what the command starts outlive it and its lock; no witness proves its end then")
 	f.Var(&o.onAsk, "on-ask", "when asked to finish: a signal for the command, or a shell command to run")
@@ -117,12 +119,6 @@ const minGrace = 200 * time.Millisecond
 func (o *runOptions) margin() time.Duration { return o.grace + time.Second }
 
 func (o *runOptions) checkTimes() error {
-	err := checkPositive(map[string]time.Duration{
-		"expect": o.expect, "auto-unlock-after": o.autoUnlockAfter, "max-hold": o.maxHold, "grace": o.grace,
-	})
-	if err != nil {
-		return err
-	}
 	if !o.given.Changed("expect") {
 		o.expect = min(o.expect, o.maxHold)
 	}

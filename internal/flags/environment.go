@@ -13,6 +13,21 @@ import (
 // prefixAnnotation is the annotation of the root command in which Bind stores the environment prefix.
 const prefixAnnotation = "environment prefix"
 
+// lowest is the annotation of flags of numbers in which Positive and NotNegative store what is refused.
+const lowest = "lowest"
+
+// Positive makes these flags refuse what is not above 0.
+func Positive(fs *pflag.FlagSet, names ...string) {
+	for _, name := range names {
+		fs.Lookup(name).Annotations = map[string][]string{lowest: {"above 0"}}
+	}
+}
+
+// NotNegative makes this flag of a count refuse negative ones, as all durations do by themselves.
+func NotNegative(fs *pflag.FlagSet, name string) {
+	fs.Lookup(name).Annotations = map[string][]string{lowest: {"0"}}
+}
+
 // sharedOnly is the annotation of a root command whose own flags alone have variables.
 const sharedOnly = "only shared flags have variables"
 
@@ -63,7 +78,7 @@ func withEnvironment(c *cobra.Command) func(*cobra.Command, []string) error {
 		if err := FromEnvironment(c); err != nil {
 			return c.FlagErrorFunc()(c, err)
 		}
-		if err := checkDurations(c); err != nil {
+		if err := checkRanges(c); err != nil {
 			return c.FlagErrorFunc()(c, err)
 		}
 		switch {
@@ -90,11 +105,15 @@ func FromEnvironment(c *cobra.Command) error {
 	return nil
 }
 
-// checkDurations returns an error if a duration is negative.
-func checkDurations(c *cobra.Command) error {
+// checkRanges returns an error if a duration or a count is negative, or 0 where that is wrong.
+func checkRanges(c *cobra.Command) error {
 	for _, f := range sortedFlags(c) {
-		if value := f.Value.String(); f.Value.Type() == "duration" && strings.HasPrefix(value, "-") {
+		value := f.Value.String()
+		switch rule := f.Annotations[lowest]; {
+		case strings.HasPrefix(value, "-") && (f.Value.Type() == "duration" || rule != nil):
 			return fmt.Errorf("--%s is %s: it must not be negative", f.Name, value)
+		case f.Changed && slices.Contains(rule, "above 0") && (value == "0" || value == "0s"):
+			return fmt.Errorf("--%s is %s: it must be positive", f.Name, value)
 		}
 	}
 	return nil

@@ -41,6 +41,10 @@ func newProgram() *program {
 	flags.Log(fs)
 	flags.Policy(fs, &p.policy)
 	flags.Web(fs, daemon.WebSettings{Address: ":10980"})
+	fs.Int("count", 0, "how many")
+	flags.NotNegative(fs, "count")
+	fs.Duration("length", 0, "how long")
+	flags.Positive(fs, "length")
 	p.root.AddCommand(&cobra.Command{Use: "sweep", Short: "Sweep once", RunE: run, Args: cobra.NoArgs})
 	p.root.SetOut(&p.out)
 	p.root.SetErr(&p.out)
@@ -132,6 +136,9 @@ func TestUsageErrorsAreOneSentenceAndStatus2(t *testing.T) {
 		{"-x", "there is no flag -x"},
 		{"--etcd.user", "--etcd.user needs a value"},
 		{"--etcd.request-timeout=soon", `--etcd.request-timeout cannot be "soon": want a duration such as 30s or 5m`},
+		{"--etcd.request-timeout=-1s", "--etcd.request-timeout is -1s: it must not be negative"},
+		{"--count=-1", "--count is -1: it must not be negative"},
+		{"UNLOCKER_LENGTH=0s", "--length is 0s: it must be positive"},
 		{"--log.level=loud", `--log.level cannot be "loud": it must be one of trace, debug, info`},
 		{"--sweep.abandoned=remove", `--sweep.abandoned cannot be "remove": it must be report or unlock`},
 		{"--locks.prefix=/", `--locks.prefix cannot be "/": the lock prefix is empty`},

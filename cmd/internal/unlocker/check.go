@@ -17,7 +17,7 @@ import (
 // check returns an error, in one sentence, if the options cannot work. It opens nothing.
 func (o options) check() error {
 	_, err := o.mode()
-	return daemon.Usage(cmp.Or(err, o.sweeper.Policy.Check(), o.checkSweep(), o.checkMetrics(), o.checkHistory(),
+	return daemon.Usage(cmp.Or(err, o.sweeper.Policy.Check(), o.checkSweep(), o.checkMetrics(),
 		o.kubernetes.check(), o.etcd.Check(), o.web.Check()))
 }
 
@@ -54,25 +54,12 @@ func (o options) checkSweep() error {
 }
 
 func (o options) checkMetrics() error {
-	switch limit := o.metrics.SeriesLimit; {
-	case limit < 0:
-		return fmt.Errorf("--metrics.lock-series-limit is %d: it must not be negative", limit)
-	case o.dashboard != "":
+	if o.dashboard != "" {
 		if _, err := daemon.ParseURL("--dashboard.url", o.dashboard); err != nil {
 			return err
 		}
 	}
 	return checkLabelAttributes(o.metrics.Attributes)
-}
-
-func (o options) checkHistory() error {
-	switch {
-	case o.historyRetention == 0:
-		return errors.New("--history.retention is 0s: it must be above 0")
-	case o.historyMax < 0:
-		return fmt.Errorf("--history.max is %d: it must not be negative", o.historyMax)
-	}
-	return nil
 }
 
 // checkLabelAttributes returns an error for attributes that cannot become labels of the series of locks.

@@ -203,13 +203,16 @@ func (o *options) define(fs *pflag.FlagSet) {
 		string(lockmetrics.SeriesAlerting), "which locks get series of their own")
 	fs.IntVar(&o.metrics.SeriesLimit, "metrics.lock-series-limit", 1000,
 		"maximum `number` of locks with series of their own, the most urgent first")
+	flags.NotNegative(fs, "metrics.lock-series-limit")
 	fs.StringSliceVar(&o.metrics.Attributes, "metrics.label-attribute", []string{"team"},
 		"`attribute` of a lock's record that becomes a label of the lock's series; comma-separated or repeated. "+
 			"The Prometheus rules pass on the label team")
 	fs.DurationVar(&o.historyRetention, "history.retention", protocol.HistoryRetention,
 		"how long to keep the record of how a removed lock ended")
+	flags.Positive(fs, "history.retention")
 	fs.IntVar(&o.historyMax, "history.max", lockstore.DefaultHistoryMax,
 		"maximum `number` of such records, the newest ones; 0 is no limit")
+	flags.NotNegative(fs, "history.max")
 	fs.StringVar(&o.dashboard, "dashboard.url", "", "`URL` of the dashboard, for links in alerts")
 }
 

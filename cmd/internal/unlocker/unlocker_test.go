@@ -112,9 +112,6 @@ func TestPeerThatSawALaterRevisionIsHeeded(t *testing.T) {
 func TestBadSettingIsNamedByItsFlag(t *testing.T) {
 	for _, c := range []struct{ line, says string }{
 		{"--sweep.exclude=", "--sweep.exclude: a glob is empty"},
-		{"--history.max=-1", "--history.max is -1: it must not be negative"},
-		{"--etcd.request-timeout=-1s", "--etcd.request-timeout is -1s: it must not be negative"},
-		{"--history.retention=0s", "--history.retention is 0s"},
 		{"--metrics.label-attribute=a=b", "it must be the name of a label, such as team"},
 		{"--metrics.label-attribute=a,a", `has "a" twice`},
 		{"--metrics.label-attribute=a.b", `--metrics.label-attribute cannot be "a.b"`},
@@ -122,7 +119,6 @@ func TestBadSettingIsNamedByItsFlag(t *testing.T) {
 		{"--metrics.label-attribute=state", "series or alerts have that label already"},
 		{"--metrics.label-attribute=lock", "series or alerts have that label already"},
 		{"--metrics.lock-series=some", `"some": it must be one of alerting, all, none`},
-		{"--metrics.lock-series-limit=-1", "--metrics.lock-series-limit is -1"},
 		{"--dashboard.url=locks", `--dashboard.url "locks" is not of the form https://host/path`},
 		{"--dashboard.url=http://a/?q", `--dashboard.url "http://a/?q" is more than scheme, host and path`},
 		{"--etcd.endpoints=nonsense", "nonsense"},
