@@ -200,6 +200,7 @@ func TestEndsAreToldAsFarAsTheyAreKnown(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			running(t, func(f *fake, _ *etcdlocks.Watcher) {
 				f.put("app/x/b", 11, 6)
+				synctest.Wait() // its lease has been read
 				f.lease.Left = tt.left
 				time.Sleep(20 * time.Second) // it is read again
 				synctest.Wait()

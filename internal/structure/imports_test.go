@@ -131,8 +131,8 @@ func importTable() []rule {
 		{"internal/cgroup", "internal/text", "cgroups do not depend on what runs in them"},
 		{"internal/cli/childproc", "internal/cgroup internal/text", "running a command does not depend on its lock"},
 		{"internal/cli", `pkg/metadata pkg/staleness pkg/mutex pkg/jobs pkg/mutexlog pkg/sweeper internal/etcdconn
-			internal/certificate internal/protocol internal/etcdlocks internal/locks internal/locktxn internal/lockjson internal/lockstore
-			internal/lockview internal/diagnosis internal/diagnosis/deadlock internal/headline
+			internal/certificate internal/protocol internal/etcdlocks internal/locks internal/locktxn internal/lockjson
+			internal/lockstore internal/lockview internal/diagnosis internal/diagnosis/deadlock internal/headline
 			internal/witness/holderproc internal/flags internal/text internal/daemon internal/cli/term
 			internal/cli/childproc internal/lockrecord`,
 			"the CLI is neither a daemon nor a dashboard"},
