@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -117,9 +118,9 @@ func TestTimeOfHiddenLeaseIsUnknown(t *testing.T) {
 
 // fake is an etcd whose events and leases a test chooses.
 type fake struct {
-	each  func(int64, []protocol.Event)
-	lease protocol.Lease
-	ends  []string
+	each func(int64, []protocol.Event)
+	left atomic.Int64 // of each lease, in nanoseconds
+	ends []string
 }
 
 func (f *fake) ListPrefix(_ context.Context, _ string, _ int64, each func(protocol.KV)) (int64, error) {
@@ -133,7 +134,9 @@ func (f *fake) WatchPrefix(ctx context.Context, _ string, _ int64, each func(int
 	return ctx.Err()
 }
 
-func (f *fake) ReadLease(context.Context, int64) (protocol.Lease, error) { return f.lease, nil }
+func (f *fake) ReadLease(context.Context, int64) (protocol.Lease, error) {
+	return protocol.Lease{TTL: time.Minute, Left: time.Duration(f.left.Load())}, nil
+}
 
 func (f *fake) watcher() *etcdlocks.Watcher {
 	return etcdlocks.New([]string{"app/"}, protocol.DefaultLayout(), f, etcdlocks.Options{Explain: error.Error,
@@ -154,7 +157,8 @@ func (f *fake) remove(key string) {
 // running runs a test with a watcher of a fake etcd, on a clock of its own.
 func running(t *testing.T, test func(*fake, *etcdlocks.Watcher)) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &fake{lease: protocol.Lease{TTL: time.Minute, Left: time.Minute}}
+		f := &fake{}
+		f.left.Store(int64(time.Minute))
 		w := f.watcher()
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
@@ -200,8 +204,7 @@ func TestEndsAreToldAsFarAsTheyAreKnown(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			running(t, func(f *fake, _ *etcdlocks.Watcher) {
 				f.put("app/x/b", 11, 6)
-				synctest.Wait() // its lease has been read
-				f.lease.Left = tt.left
+				f.left.Store(int64(tt.left))
 				time.Sleep(20 * time.Second) // it is read again
 				synctest.Wait()
 				f.remove("app/x/b")
