@@ -1,10 +1,10 @@
 // Package daemon has what long-running programs share: signals and exit status (Main), parts that start together and
-// stop in order (Group), an HTTP server with TLS and passwords from a file (Server), probes and metrics (Ops), and the
-// log (Logger), and the version of the program (Build).
+// stop in order (Group), an HTTP server with TLS and passwords from a file (Server), probes and metrics (Ops), the log
+// (Logger), and the version of the program (Build).
 //
 // A program creates its parts and adds them to a Group, each after those that it uses. On SIGTERM, readiness turns to
-// 503. Everything keeps working for the shutdown delay, while load balancers react. Then the parts stop from the last to
-// the first: no new removal starts, requests are answered, and the view stops last.
+// 503. Everything keeps working for the shutdown delay, while load balancers react. Then the parts stop from the last
+// to the first: no new removal starts, requests are answered, and the view stops last.
 package daemon
 
 import (

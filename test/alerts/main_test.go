@@ -143,7 +143,8 @@ func TestEveryAlertIsShown(t *testing.T) {
 			data, err := json.Marshal(map[string]any{"status": status, "alerts": []any{one}, "commonLabels": a.Labels})
 			proctest.Must(t, err)
 			shown := output(t, nil, tool(t, "amtool"), "template", "render",
-				"--template.glob="+top+"deploy/alertmanager/unlocker.tmpl", "--template.data="+file(t, "data", string(data)),
+				"--template.glob="+top+"deploy/alertmanager/unlocker.tmpl",
+				"--template.data="+file(t, "data", string(data)),
 				`--template.text={{ template "unlocker.title" . }}{{ "\n" }}{{ template "unlocker.body" . }}`)
 			fmt.Fprintf(&all, "%s, %s:\n%s\n", name, status, strings.TrimRight(shown, "\n")+"\n")
 		}

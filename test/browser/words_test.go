@@ -75,7 +75,8 @@ func TestLocalTimesNameTheirZone(t *testing.T) {
 	b.open(s.url + "timeline")
 	b.press("z")
 	got := ask[string](b, `import(document.querySelector("script[type=module]").src).then(({ full, hour }) =>
-		["00", "01", "02"].map((h) => Date.parse("2026-10-25T" + h + ":30Z")).map((t) => full(t) + " " + hour(t)) + "")`)
+		["00", "01", "02"].map((h) => Date.parse("2026-10-25T" + h + ":30Z"))
+			.map((t) => full(t) + " " + hour(t)) + "")`)
 	if got != "2026-10-25 02:30:00 CEST 02:30 CEST,2026-10-25 02:30:00 CET 02:30 CET,2026-10-25 03:30:00 CET 03:30" {
 		t.Errorf("the times are %s", got)
 	}
