@@ -76,10 +76,10 @@ const cutOff = `[...document.querySelectorAll(".locks td > time")]
 	.filter((e) => e.checkVisibility() && [e, e.parentElement].some((x) => x.scrollWidth > x.clientWidth))
 	.map((e) => e.textContent)`
 
-// brokenWords are the heads of columns, numbers, times and, in the audit, locks and people that have more lines than
-// words.
+// brokenWords are the heads of columns, numbers, times and, in the audit, locks, people and actions that have more
+// lines than words.
 const brokenWords = `[...document.querySelectorAll(
-	"thead th, td.num, td > time, .audit tbody th > a, .audit td > b")].filter((e) => {
+	"thead th, td.num, td > time, .audit tbody th > a, .audit td > b, .audit td:nth-child(3)")].filter((e) => {
 	const r = document.createRange();
 	r.selectNodeContents(e);
 	const lines = new Set([...r.getClientRects()].filter((c) => c.width > 0).map((c) => Math.round(c.top / 8)));
@@ -202,7 +202,7 @@ func TestSituationsOfLists(t *testing.T) {
 	s.do(clientv3.OpPut(s.layout.Prefix()+"."+strings.Repeat("nobreak", 40), "x"))
 	s.show("status", "status", `document.querySelector("#h-foreign")`)
 	s.show("help", "help", `document.querySelector("main h2")`)
-	s.b.open(s.url + "ask?name=" + held)
+	s.b.open(s.url + "acknowledge?name=" + held)
 	s.b.send("the deploy waits")
 	s.show("audit", "audit", `document.querySelector("main table")`)
 	s.show("list-unclaimed", "?q=drm", list)
