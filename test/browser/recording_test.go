@@ -43,7 +43,7 @@ func TestRecording(t *testing.T) {
 	monday.Prints(t, "locked, token")
 	late := time.Now().Add(time.Minute)
 	over := time.Now().Add(3 * time.Minute)
-	r.page("", "the report of monday")
+	r.page("", "nightly/report")
 	r.keep(2500)
 
 	r.caption("A nightly job has taken it")
