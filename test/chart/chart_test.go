@@ -47,7 +47,7 @@ func scenarios(t testing.TB) map[string]map[string]any {
 	if err != nil || len(files) < 12 {
 		t.Fatalf("scenarios: %q, %v", files, err)
 	}
-	all := map[string]map[string]any{}
+	all := map[string]map[string]any{"generated": generated(t)}
 	for _, file := range files {
 		values, err := chartutil.ReadValuesFile(file)
 		must(t, err)

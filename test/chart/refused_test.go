@@ -152,7 +152,7 @@ func TestExtraArgsDoNotEnableSwitches(t *testing.T) {
 	}
 }
 
-func values(t *testing.T, text string) (v map[string]any) {
+func values(t testing.TB, text string) (v map[string]any) {
 	t.Helper()
 	if err := yaml.UnmarshalStrict([]byte(text), &v); err != nil {
 		t.Fatalf("%q: %v", text, err)
@@ -161,7 +161,7 @@ func values(t *testing.T, text string) (v map[string]any) {
 }
 
 // working are values that work, with more on top.
-func working(t *testing.T, more string) map[string]any {
+func working(t testing.TB, more string) map[string]any {
 	t.Helper()
 	return over(values(t, "policy: auto-unlock\netcd: {endpoints: [etcd:2379]}"), values(t, more))
 }

@@ -90,11 +90,7 @@ func TestSchemaAndValuesHaveTheSameMembers(t *testing.T) {
 
 // members collects the paths of a schema. It does not go below values that values.yaml has as a whole.
 func members(root, schema map[string]any, above string, inValues, found map[string]bool) {
-	if ref, ok := schema["$ref"].(string); ok {
-		definitions := root["definitions"].(map[string]any)
-		schema = definitions[strings.TrimPrefix(ref, "#/definitions/")].(map[string]any)
-	}
-	properties, _ := schema["properties"].(map[string]any)
+	properties, _ := resolved(root, schema)["properties"].(map[string]any)
 	for name, inner := range properties {
 		path := above + name
 		found[path] = true

@@ -208,11 +208,10 @@ func (u *usedFlags) check(t *testing.T) {
 	}
 	slices.Sort(missing)
 	known := []string{
-		"unlocker --kubernetes.kubeconfig",                 // for unlockers outside the cluster
-		"unlocker --web.route-prefix",                      // probes of a kubelet would miss it
-		"unlocker witness --etcd.insecure-skip-tls-verify", // given as to the other programs
-		"unlocker witness --web.config.file",               // without TLS, as there is nothing but metrics
-		"unlocker witness --web.route-prefix",              // as with the unlocker
+		"unlocker --kubernetes.kubeconfig",    // for unlockers outside the cluster
+		"unlocker --web.route-prefix",         // probes of a kubelet would miss it
+		"unlocker witness --web.config.file",  // without TLS, as there is nothing but metrics
+		"unlocker witness --web.route-prefix", // as with the unlocker
 	}
 	if !slices.Equal(missing, known) {
 		t.Errorf("flags that no scenario of the chart gives: %q, want %q only", missing, known)
