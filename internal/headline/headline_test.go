@@ -268,7 +268,6 @@ func TestCommandsFollowThePlace(t *testing.T) {
 	}
 }
 
-// TestFirstNonemptyClassIsReported puts each two locks of the table side by side.
 func TestAutoUnlockSaysUntilWhenHeartbeatsExtend(t *testing.T) {
 	c := policies()[0].cluster()
 	for until, want := range map[time.Duration]string{
@@ -289,6 +288,7 @@ func TestAutoUnlockSaysUntilWhenHeartbeatsExtend(t *testing.T) {
 	}
 }
 
+// TestFirstNonemptyClassIsReported puts each two locks of the table side by side.
 func TestFirstNonemptyClassIsReported(t *testing.T) {
 	for _, u := range policies() {
 		rows := combinations()

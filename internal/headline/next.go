@@ -55,7 +55,7 @@ func (c *Input) alertText(l *locks.HeldLock) (s sentence) {
 		return s.Say("It never alerts.")
 	case !v.AlertsAtUnlock():
 		s = s.Say("Alert ")
-	case staleness.KeptAlive(l.Record):
+	case staleness.KeptAlive(l.Record) || !l.HeartbeatUntil.IsZero():
 		s = s.Say("If it falls silent, alert " + both)
 	default:
 		s = s.Say("Alert " + both)
