@@ -27,21 +27,4 @@
 // label from the name, with at most [Options.MaxGroups] values:
 //
 //	Group: func(lock string) string { kind, _, _ := strings.Cut(lock, "/"); return kind }
-//
-// # Exemplars
-//
-// With [Options.Exemplar], each bucket of mutex_wait_seconds and mutex_hold_seconds has the trace of a wait or hold
-// that fell into it: that of the call that took the lock. In Grafana, a long hold then leads to its trace. Adopted
-// holds have none. With OpenTelemetry:
-//
-//	Exemplar: func(ctx context.Context) prometheus.Labels {
-//		span := trace.SpanContextFromContext(ctx)
-//		if !span.IsSampled() {
-//			return nil
-//		}
-//		return prometheus.Labels{"trace_id": span.TraceID().String()}
-//	}
-//
-// Prometheus reads exemplars in the OpenMetrics format only (promhttp.HandlerOpts.EnableOpenMetrics), and keeps them
-// with --enable-feature=exemplar-storage.
 package mutexmetrics

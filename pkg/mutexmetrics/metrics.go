@@ -1,15 +1,14 @@
 package mutexmetrics
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/common/model"
 
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -31,26 +30,6 @@ type Options struct {
 	// MaxGroups is how many groups get their own series, in order of appearance; locks of later groups are counted in
 	// the group [OtherGroup]. [DefaultMaxGroups] if zero.
 	MaxGroups int
-
-	// WaitBuckets and HoldBuckets are the buckets of the histograms, in seconds; [DefaultWaitBuckets] and
-	// [DefaultHoldBuckets] if nil.
-	WaitBuckets, HoldBuckets []float64
-
-	// Exemplar returns the labels of an exemplar for a wait and the hold after it, such as the trace id from ctx, which
-	// is the context of the call that takes the lock; nil if there is none. It must be safe for concurrent use. Labels
-	// that Prometheus does not accept, or that have more than [prometheus.ExemplarMaxRunes] runes, are left out. If
-	// Exemplar is nil, there are no exemplars.
-	Exemplar func(ctx context.Context) prometheus.Labels
-}
-
-// DefaultWaitBuckets returns buckets from a round trip to etcd up to an hour.
-func DefaultWaitBuckets() []float64 {
-	return []float64{.001, .0025, .005, .01, .025, .05, .1, .5, 1, 5, 15, 60, 300, 900, 3600}
-}
-
-// DefaultHoldBuckets returns buckets from a hundredth of a second up to a day.
-func DefaultHoldBuckets() []float64 {
-	return []float64{.01, .05, .1, .5, 1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 24 * 3600}
 }
 
 // Metrics is a [prometheus.Collector] that is fed by hooks.
@@ -60,8 +39,7 @@ type Metrics struct {
 	wait, hold                               *prometheus.HistogramVec
 	asked, givenTime                         *prometheus.CounterVec
 
-	exemplars exemplars
-	groups    groups
+	groups groupSet
 }
 
 var _ prometheus.Collector = (*Metrics)(nil)
@@ -75,27 +53,22 @@ func New(o Options) *Metrics {
 	m := &Metrics{
 		acquisitions: counter("mutex_acquisitions_total", "Attempts to take a lock, by how they ended.", labels,
 			"result"),
-		extensions: counter("mutex_extensions_total",
-			"Attempts to extend a held lock, by how they ended.", labels, "result"),
+		extensions: counter("mutex_extensions_total", "Attempts to extend a held lock, by how they ended.", labels,
+			"result"),
 		lost: counter("mutex_lost_total", "Locks that were lost while they were held, by reason.", labels,
 			"reason"),
-		releases: counter("mutex_releases_total", "Attempts to release a lock, by how they ended.", labels,
-			"result"),
-		waiting: gauge("mutex_waiting", "Calls that wait for a lock, or for etcd's answer.", labels),
-		held:    gauge("mutex_held", "Locks that are held.", labels),
+		releases: counter("mutex_releases_total", "Attempts to release a lock, by how they ended.", labels, "result"),
+		waiting:  gauge("mutex_waiting", "Calls that wait for a lock, or for etcd's answer.", labels),
+		held:     gauge("mutex_held", "Locks that are held.", labels),
 		wait: histogram("mutex_wait_seconds", "Time until a lock was taken or the caller gave up.", labels,
-			o.WaitBuckets, DefaultWaitBuckets()),
-		hold: histogram("mutex_hold_seconds", "Time from taking a lock until it was released or lost.",
-			labels, o.HoldBuckets, DefaultHoldBuckets()),
-		asked: counter("mutex_asked_total", "Requests to finish that holders of locks learned of.", labels),
-		givenTime: counter("mutex_given_time_total", "Times that the holder of a lock was given more time.",
-			labels),
+			.001, .0025, .005, .01, .025, .05, .1, .5, 1, 5, 15, 60, 300, 900, 3600),
+		hold: histogram("mutex_hold_seconds", "Time from taking a lock until it was released or lost.", labels,
+			.01, .05, .1, .5, 1, 5, 15, 60, 300, 900, 3600, 4*3600, 24*3600),
+		asked:     counter("mutex_asked_total", "Requests to finish that holders of locks learned of.", labels),
+		givenTime: counter("mutex_given_time_total", "Times that the holder of a lock was given more time.", labels),
 	}
-	m.exemplars = exemplars{of: o.Exemplar, holds: map[*mutex.Lock]prometheus.Labels{}}
-	m.groups = groups{of: o.Group, maxGroups: o.MaxGroups, known: map[string]bool{}, create: m.create}
-	if o.MaxGroups <= 0 {
-		m.groups.maxGroups = DefaultMaxGroups
-	}
+	m.groups = groupSet{of: o.Group, maxGroups: cmp.Or(max(o.MaxGroups, 0), DefaultMaxGroups), known: map[string]bool{},
+		create: m.create}
 	if o.Group == nil {
 		m.create()
 	}
@@ -111,10 +84,7 @@ func gauge(name, help string, labels []string) *prometheus.GaugeVec {
 	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
 }
 
-func histogram(name, help string, labels []string, buckets, standard []float64) *prometheus.HistogramVec {
-	if buckets == nil {
-		buckets = standard
-	}
+func histogram(name, help string, labels []string, buckets ...float64) *prometheus.HistogramVec {
 	return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
 }
 
@@ -193,11 +163,9 @@ func (m *Metrics) acquired(e mutex.AcquireEnded) {
 	if e.Result != mutex.ResultAcquired && e.Result != mutex.ResultGaveUp {
 		return
 	}
-	exemplar := m.exemplars.labels(e.Context)
-	observe(m.wait.WithLabelValues(labels...), e.WaitTime, exemplar)
+	m.wait.WithLabelValues(labels...).Observe(e.WaitTime.Seconds())
 	if e.Lock != nil {
 		during(e.Lock.Context(), m.held.WithLabelValues(labels...))
-		m.exemplars.keep(e.Lock, exemplar)
 	}
 }
 
@@ -219,96 +187,25 @@ func (m *Metrics) released(e mutex.ReleaseEnded) {
 // ended records the end of a hold; reason is empty if it was not lost.
 func (m *Metrics) ended(l *mutex.Lock, reason mutex.LostReason, held time.Duration) {
 	labels := m.groups.labels(l.Name())
-	observe(m.hold.WithLabelValues(labels...), held, m.exemplars.take(l))
+	m.hold.WithLabelValues(labels...).Observe(held.Seconds())
 	if reason != "" {
 		m.lost.WithLabelValues(with(labels, string(reason))...).Inc()
 	}
 }
 
-// exemplars finds the exemplars of waits and keeps those of holds until they end, because the end of a hold does not
-// have the context of the call that took the lock.
-type exemplars struct {
-	of func(ctx context.Context) prometheus.Labels
-
-	mu    sync.Mutex
-	holds map[*mutex.Lock]prometheus.Labels
-}
-
-// labels returns the exemplar for ctx; nil if there is none.
-func (e *exemplars) labels(ctx context.Context) prometheus.Labels {
-	if e.of == nil {
-		return nil
-	}
-	if labels := e.of(ctx); isValidExemplar(labels) {
-		return labels
-	}
-	return nil
-}
-
-// keep remembers the exemplar of a hold until take. If the hold has already ended, its hook has called take and will
-// not again; no hook reports a hold that is detached or whose client is closed.
-func (e *exemplars) keep(l *mutex.Lock, labels prometheus.Labels) {
-	if labels == nil {
-		return
-	}
-	e.mu.Lock()
-	e.holds[l] = labels
-	e.mu.Unlock()
-	if l.Context().Err() != nil {
-		e.take(l)
-		return
-	}
-	context.AfterFunc(l.Context(), func() {
-		cause := context.Cause(l.Context())
-		if errors.Is(cause, mutex.ErrDetached) || errors.Is(cause, mutex.ErrClosed) {
-			e.take(l)
-		}
-	})
-}
-
-// take returns the exemplar of a hold and forgets it.
-func (e *exemplars) take(l *mutex.Lock) prometheus.Labels {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	labels := e.holds[l]
-	delete(e.holds, l)
-	return labels
-}
-
-// observe adds a duration to a histogram, with an exemplar unless labels is nil.
-func observe(to prometheus.Observer, took time.Duration, labels prometheus.Labels) {
-	if with, can := to.(prometheus.ExemplarObserver); can && labels != nil {
-		with.ObserveWithExemplar(took.Seconds(), labels)
-		return
-	}
-	to.Observe(took.Seconds())
-}
-
-// isValidExemplar reports whether the labels are a valid exemplar. The library panics on invalid ones.
-func isValidExemplar(labels prometheus.Labels) bool {
-	runes := 0
-	for name, value := range labels {
-		if !model.LegacyValidation.IsValidLabelName(name) || !utf8.ValidString(value) {
-			return false
-		}
-		runes += utf8.RuneCountInString(name) + utf8.RuneCountInString(value)
-	}
-	return len(labels) > 0 && runes <= prometheus.ExemplarMaxRunes
-}
-
-// groups finds the group of a lock. It creates a group's series when it first sees the group, while there are fewer
+// groupSet finds the group of a lock. It creates a group's series when it first sees the group, while there are fewer
 // than maxGroups.
-type groups struct {
+type groupSet struct {
 	of        func(lock string) string // nil = there are no groups
 	maxGroups int
 	create    func(labels ...string)
 
-	mu    sync.RWMutex
+	mu    sync.Mutex
 	known map[string]bool
 }
 
 // labels returns the values of the first labels of a lock's series. A share is in the group of the whole lock.
-func (g *groups) labels(name string) []string {
+func (g *groupSet) labels(name string) []string {
 	if g.of == nil {
 		return nil
 	}
@@ -316,16 +213,6 @@ func (g *groups) labels(name string) []string {
 		name = lock
 	}
 	group := text.Label(g.of(name))
-	g.mu.RLock()
-	known := g.known[group]
-	g.mu.RUnlock()
-	if !known {
-		group = g.add(group)
-	}
-	return []string{group}
-}
-
-func (g *groups) add(group string) string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if len(g.known) >= g.maxGroups && !g.known[group] {
@@ -335,5 +222,5 @@ func (g *groups) add(group string) string {
 		g.create(group)
 		g.known[group] = true
 	}
-	return group
+	return []string{group}
 }
