@@ -123,7 +123,7 @@ func (f *follower) reportFound(row *locks.Row) error {
 
 // report writes the state, unless it is the last reported one of this hold.
 func (f *follower) report(row *locks.Row) error {
-	event := string(row.Verdict().State)
+	event := string(row.State)
 	if f.reported[holdOf(row.Record)] == event {
 		return nil
 	}

@@ -25,10 +25,10 @@ func age(t, now time.Time) string { return orNone(text.Age(t, now)) }
 func relative(t, now time.Time) string { return orNone(text.Relative(t, now)) }
 
 // alertText returns when the lock alerts. An alert that comes only with the auto-unlock has no time of its own.
-func alertText(r *metadata.Record, v staleness.Verdict, now time.Time) string {
+func alertText(r *metadata.Record, v staleness.Judgement, now time.Time) string {
 	switch {
 	case v.State != staleness.Held || !v.AlertsAtUnlock():
-		return relative(v.AlertAt, now)
+		return relative(v.DueAlert, now)
 	case staleness.KeptAlive(r):
 		return "if silent"
 	}
@@ -37,7 +37,7 @@ func alertText(r *metadata.Record, v staleness.Verdict, now time.Time) string {
 
 // clockAhead returns how far the holder's clock is ahead of ours; empty if that is unknown. A record that is read once
 // does not show that a clock is behind.
-func clockAhead(v staleness.Verdict) string {
+func clockAhead(v staleness.Judgement) string {
 	if v.ClockOff <= 0 {
 		return ""
 	}

@@ -99,15 +99,15 @@ func (o *checkOptions) judgeLocks(h *health, some *locks.Snapshot) {
 	now := o.app.Now()
 	clocksOff := 0
 	for _, r := range some.Rows {
-		if clock := clockAhead(r.Verdict()); clock != "" && clocksOff < maxNamed {
+		if clock := clockAhead(r.Judgement); clock != "" && clocksOff < maxNamed {
 			clocksOff++
 			h.addFinding(pluginWarning, "The clock of %s, who holds %s, is %s", holderText(r.Record),
 				text.Visible(r.Name), clock)
 		}
-		switch r.Verdict().State {
+		switch r.State {
 		case staleness.Expired:
 			h.raise(pluginWarning)
-			if now.Sub(r.UnlockAt()) > o.expiredAfter && !some.Combined.Excludes(r.Name) {
+			if now.Sub(r.DueUnlock()) > o.expiredAfter && !some.Combined.Excludes(r.Name) {
 				h.raise(pluginCritical)
 			}
 		case staleness.Abandoned:

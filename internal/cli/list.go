@@ -177,9 +177,9 @@ func (o *listOptions) table(all *snapshot, shown []*locks.Row, now time.Time) er
 	for _, l := range shown {
 		r := l.Record
 		t.Row(string(l.Display), text.Visible(r.Name),
-			orNone(protocol.DescribeShare(l.Share())), orNone(endedText(r, now)), orNone(clockAhead(l.Verdict())),
+			orNone(protocol.DescribeShare(l.Share())), orNone(endedText(r, now)), orNone(clockAhead(l.Judgement)),
 			orNone(acknowledgedText(r, now)), fullText(r.Owner), locks.HostPID(fullText(r.Hostname), r.PID),
-			age(r.LockedAt, now), alertText(r, l.Verdict(), now), relative(l.UnlockAt(), now), strconv.Itoa(l.Waiters),
+			age(r.LockedAt, now), alertText(r, l.Judgement, now), relative(l.DueUnlock(), now), strconv.Itoa(l.Waiters),
 			fullText(r.Purpose))
 		t.Paint(0, stateColour(l.Display))
 	}

@@ -120,11 +120,11 @@ func (p *lockReport) holder(_ int, r *locks.Row) string {
 		line += " for " + shortText(r.Purpose)
 	}
 	return fmt.Sprintf("%s, since %s, auto-unlock %s", line, relative(r.LockedAt, p.now),
-		relative(r.UnlockAt(), p.now))
+		relative(r.DueUnlock(), p.now))
 }
 
 func (p *lockReport) record(doc *metadata.FullRecord, row *locks.Row, d diagnosis.Diagnosis) {
-	judged := row.Verdict()
+	judged := row.Judgement
 	p.state(row.Display)
 	p.witness(&doc.Record)
 	if d.Condition != diagnosis.Unknown && d.Condition != diagnosis.Dead {
@@ -143,7 +143,7 @@ func (p *lockReport) record(doc *metadata.FullRecord, row *locks.Row, d diagnosi
 	if ahead := clockAhead(judged); ahead != "" {
 		p.row("holder's clock", ahead+", at least")
 	}
-	p.row("alert", timeWithRemark(judged.AlertAt, alertText(&doc.Record, judged, p.now)))
+	p.row("alert", timeWithRemark(judged.DueAlert, alertText(&doc.Record, judged, p.now)))
 	p.row("auto-unlock", p.autoUnlock(row))
 	if doc.Alive != nil {
 		p.row("alive", strings.TrimSpace(timeText(doc.Alive.At, p.now)+" "+text.Visible(doc.Alive.Progress)))
@@ -169,7 +169,7 @@ func (p *lockReport) record(doc *metadata.FullRecord, row *locks.Row, d diagnosi
 
 // autoUnlock returns when the lock is removed, and until when heartbeats prevent that.
 func (p *lockReport) autoUnlock(row *locks.Row) string {
-	at := row.UnlockAt()
+	at := row.DueUnlock()
 	heartbeats := headline.HeartbeatsExtend(row, p.now)
 	if heartbeats == "" {
 		return timeText(at, p.now)

@@ -142,7 +142,7 @@ func (s *session) diagnose(ctx context.Context, l *lockInfo) error {
 	r := &l.Record.Record
 	f := diagnosis.Facts{Record: r, Now: l.now, ReportInterval: diagnosis.ReportInterval(r)}
 	if l.row != nil {
-		f.Judged = l.row.Verdict()
+		f.Judged = l.row.Judgement
 	}
 	if r.Token == 0 || r.ProvenDead() {
 		l.diagnosis = diagnosis.Diagnose(f)

@@ -30,7 +30,7 @@ const (
 // Facts are the inputs of a diagnosis.
 type Facts struct {
 	Record         *metadata.Record
-	Judged         staleness.Verdict
+	Judged         staleness.Judgement
 	Now            time.Time
 	ReportInterval time.Duration // how often the holder reported so far, on average; 0 = not known
 	MedianHold     time.Duration // median of past holds; 0 = too few are known
@@ -150,7 +150,7 @@ func (f *Facts) pace() Diagnosis {
 	var late Sentence
 	took, long := f.took()
 	if f.late() && !long {
-		late = late.Say("past its alert for ").Since(f.Judged.AlertAt)
+		late = late.Say("past its alert for ").Since(f.Judged.DueAlert)
 	}
 	slow := f.late() || long
 	reports, missing := f.reports()

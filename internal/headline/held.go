@@ -34,7 +34,7 @@ func (c *Input) held(l *locks.HeldLock) (summary sentence, then []sentence) {
 	default:
 		summary = c.inTime(l)
 		then = append(then, c.alertText(l))
-		if !l.Verdict().AlertsAtUnlock() || c.WhyNeverRemoved(l) != "" {
+		if !l.AlertsAtUnlock() || c.WhyNeverRemoved(l) != "" {
 			then = append(then, c.autoUnlockText(l))
 		}
 	}
@@ -65,18 +65,18 @@ func (c *Input) ofLock(l *locks.HeldLock) (s sentence) {
 }
 
 func (c *Input) overdue(l *locks.HeldLock) (s sentence) {
-	s = c.subject(l, l.Verdict().State == staleness.Abandoned)
+	s = c.subject(l, l.State == staleness.Abandoned)
 	stays := c.WhyNeverRemoved(l)
 	switch {
 	case stays != "":
-		return s.Say(" expired ").Since(l.Verdict().AutoUnlockAt).
+		return s.Say(" expired ").Since(l.ExpiresAt).
 			Say(" ago and will not be removed: " + stays + ".")
-	case l.Verdict().State == staleness.Abandoned:
+	case l.State == staleness.Abandoned:
 		s = s.Say(" is dead, and the lock should have been removed ")
 	default:
 		s = s.Say(" should have been removed ")
 	}
-	s = s.Since(l.Verdict().OverdueAt(c.Combined.Policy)).Say(" ago")
+	s = s.Since(l.OverdueAt(c.Combined.Policy)).Say(" ago")
 	switch paused := c.paused(l); {
 	case len(paused) > 0:
 		s = s.Say(": " + diagnosis.RuleTexts(paused))
@@ -138,19 +138,18 @@ const maxProgress = 80
 
 func (c *Input) malformed(l *locks.HeldLock) sentence {
 	r := l.Record
-	v := l.Verdict()
 	switch {
-	case v.State != staleness.Malformed:
+	case l.State != staleness.Malformed:
 		return sentence{}.Lock(l.Lock).Say(" " + l.Inconsistent + ".")
 	case r.Misplaced:
 		return c.subject(l, false).Say(" is at keys that belong to no lock.")
 	case r.Token == 0:
 		return c.subject(l, false).Say(" has no holder, only leftover keys.")
 	case l.AutoUnlockAt.IsZero():
-		return c.unreadableTime(l, v.AutoUnlockAt.IsZero() && c.Combined.Policy.DefaultAutoUnlockAfter == 0, " ends",
+		return c.unreadableTime(l, l.ExpiresAt.IsZero() && c.Combined.Policy.DefaultAutoUnlockAfter == 0, " ends",
 			": its deadline", lockrecord.FieldAutoUnlockAt)
 	case l.AlertAt.IsZero():
-		return c.unreadableTime(l, v.AlertAt.IsZero() && c.Combined.Policy.DefaultAlertAfter == 0, " is late",
+		return c.unreadableTime(l, l.DueAlert.IsZero() && c.Combined.Policy.DefaultAlertAfter == 0, " is late",
 			": its alert", lockrecord.FieldAlertAt)
 	}
 	return c.subject(l, false).Say(" is malformed: " + unreadable(r) + ".")
@@ -178,7 +177,7 @@ func problem(r *metadata.Record, field string) metadata.Problem {
 }
 
 func (c *Input) leaving(l *locks.HeldLock) sentence {
-	abandoned := l.Verdict().State == staleness.Abandoned
+	abandoned := l.State == staleness.Abandoned
 	is := pick(abandoned, " is dead", " has expired")
 	if l.Display == locks.Expiring {
 		is = " is about to expire"
@@ -187,8 +186,7 @@ func (c *Input) leaving(l *locks.HeldLock) sentence {
 	if paused := c.paused(l, staleness.RuleUnverified); len(paused) > 0 {
 		return s.Say("; auto-unlock is paused: " + diagnosis.RuleTexts(paused) + ".")
 	}
-	return s.Say("; auto-unlock ").Until(pick(abandoned, l.Verdict().RemoveAt,
-		l.Verdict().OverdueAt(c.Combined.Policy))).
+	return s.Say("; auto-unlock ").Until(pick(abandoned, l.RemoveAt, l.OverdueAt(c.Combined.Policy))).
 		Say(pick(abandoned, ".", " at the latest."))
 }
 

@@ -14,7 +14,7 @@ import (
 // paused returns the rules that keep unlockers from removing a lock that is due, except those in but. A proof of death
 // overrides a gap and the clock.
 func (c *Input) paused(l *locks.HeldLock, but ...staleness.Rule) []string {
-	if l.Verdict().State == staleness.Abandoned {
+	if l.State == staleness.Abandoned {
 		but = append(but, staleness.RuleGap, staleness.RuleClock, staleness.RuleUnverified)
 	}
 	return diagnosis.HeldBackBy(c.Running, but...)
@@ -40,27 +40,26 @@ func (c *Input) whyDeadRemains(l *locks.HeldLock) (s sentence) {
 		return s.Say("No auto-unlock: " + why + ".")
 	case !c.Combined.Known():
 		return s.Say("Whether it will be unlocked is unknown: " + c.Combined.WhyUnknown() + ".")
-	case l.Verdict().AutoUnlockAt.IsZero():
+	case l.ExpiresAt.IsZero():
 		return s.Say("Unlockers only report it.")
 	}
-	return s.Say("Unlockers only report it until its deadline: auto-unlock ").Until(l.Verdict().AutoUnlockAt).Say(".")
+	return s.Say("Unlockers only report it until its deadline: auto-unlock ").Until(l.ExpiresAt).Say(".")
 }
 
 // alertText says when people are alerted about a lock that is held in time.
 func (c *Input) alertText(l *locks.HeldLock) (s sentence) {
-	v := l.Verdict()
 	both := pick(c.WhyNeverRemoved(l) == "", "and auto-unlock ", "")
 	switch {
-	case v.AlertAt.IsZero():
+	case l.DueAlert.IsZero():
 		return s.Say("It never alerts.")
-	case !v.AlertsAtUnlock():
+	case !l.AlertsAtUnlock():
 		s = s.Say("Alert ")
 	case staleness.KeptAlive(l.Record) || !l.HeartbeatUntil.IsZero():
 		s = s.Say("If it falls silent, alert " + both)
 	default:
 		s = s.Say("Alert " + both)
 	}
-	return s.Until(v.AlertAt).Say(".")
+	return s.Until(l.DueAlert).Say(".")
 }
 
 // waitersText says who waits for a lock.
@@ -79,7 +78,7 @@ func waiting(n int) string { return text.Thousands(n) + " waiting" }
 
 // autoUnlockText says when an unlocker ends a lock that alerts, or why none does.
 func (c *Input) autoUnlockText(l *locks.HeldLock) (s sentence) {
-	at := l.UnlockAt()
+	at := l.DueUnlock()
 	paused := diagnosis.HeldBackBy(c.Running, staleness.RuleUnverified)
 	switch why := c.WhyNeverRemoved(l); {
 	case at.IsZero():
@@ -100,7 +99,7 @@ func (c *Input) autoUnlockText(l *locks.HeldLock) (s sentence) {
 
 // AutoUnlock says in a word when unlockers end a lock unless it changes, and why they do not yet.
 func (c *Input) AutoUnlock(l *locks.HeldLock) (when, why sentence) {
-	at := l.UnlockAt()
+	at := l.DueUnlock()
 	never := c.WhyNeverRemoved(l)
 	paused := c.paused(l, staleness.RuleUnverified)
 	heartbeats := HeartbeatsExtend(l.Row, c.Now)
@@ -134,7 +133,7 @@ func HeartbeatsExtend(r *locks.Row, now time.Time) string {
 
 // isReporting reports whether the holder is alive and reports in time, as far as is known.
 func isReporting(r *locks.Row, now time.Time) bool {
-	return r.Verdict().State != staleness.Expired && !r.ProvenDead() && !r.IsSilent(now)
+	return r.State != staleness.Expired && !r.ProvenDead() && !r.IsSilent(now)
 }
 
 // acknowledgedText says who looks at a lock, and until when; nil where nobody does.

@@ -34,8 +34,8 @@ func Matter(r *locks.Row, class locks.Class) (s sentence) {
 		return s.Say("leased ").Since(r.LockedAt)
 	case r.ProvenDead():
 		return ended(r.Death)
-	case r.Verdict().State == staleness.Expired:
-		return s.Say("expired ").Since(r.Verdict().AutoUnlockAt).Say(" ago")
+	case r.State == staleness.Expired:
+		return s.Say("expired ").Since(r.ExpiresAt).Say(" ago")
 	case r.LockedAt.IsZero():
 		return s.Say("held")
 	}
@@ -83,10 +83,10 @@ func (c *Input) Outcome(r *locks.Row) (s sentence) {
 	if r.Leased != nil {
 		return leaseEnd(r.Leased)
 	}
-	never := r.UnlockAt().IsZero() || r.Misplaced || c.WhyNeverRemoved(l) != ""
+	never := r.DueUnlock().IsZero() || r.Misplaced || c.WhyNeverRemoved(l) != ""
 	switch {
 	case alertsFirst(r, never):
-		return s.Say("alert ").Until(r.Verdict().AlertAt)
+		return s.Say("alert ").Until(r.DueAlert)
 	case r.Leased != nil:
 		return s.Say("ends with its lease")
 	case never:
@@ -98,8 +98,8 @@ func (c *Input) Outcome(r *locks.Row) (s sentence) {
 	case r.Class == locks.ClassOverdue:
 		return s.Say("unlock overdue")
 	}
-	s = s.Say("unlock ").Until(r.UnlockAt())
-	if r.Class == locks.ClassLate || r.Verdict().State == staleness.Held && staleness.KeptAlive(r.Record) {
+	s = s.Say("unlock ").Until(r.DueUnlock())
+	if r.Class == locks.ClassLate || r.State == staleness.Held && staleness.KeptAlive(r.Record) {
 		s = s.Say(" if silent")
 	}
 	return s
@@ -115,9 +115,8 @@ func leaseEnd(l *locks.Leased) (s sentence) {
 
 // alertsFirst reports whether the next that happens to a hold by itself is its alert.
 func alertsFirst(r *locks.Row, neverRemoved bool) bool {
-	v := r.Verdict()
-	return v.State == staleness.Held && r.Display != locks.Expiring && !v.AlertAt.IsZero() &&
-		(neverRemoved || !v.AlertsAtUnlock())
+	return r.State == staleness.Held && r.Display != locks.Expiring && !r.DueAlert.IsZero() &&
+		(neverRemoved || !r.AlertsAtUnlock())
 }
 
 // isPaused reports whether unlockers hold back the removal of a lock, or would once it is due.

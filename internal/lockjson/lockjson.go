@@ -105,7 +105,7 @@ type Problem struct {
 // New describes a hold at now.
 func New(row *locks.Row, now time.Time) Lock {
 	r := row.Record
-	v := row.Verdict()
+	v := row.Judgement
 	share := row.Share()
 	l := Lock{
 		Name: r.Name, NameBase64: Base64(r.Name), State: &v.State, Expiring: row.Display == locks.Expiring,
@@ -119,8 +119,8 @@ func New(row *locks.Row, now time.Time) Lock {
 		Leased:       newLeased(row.Leased, now),
 	}
 	l.LockedAt, l.LockedIn = Instant(r.LockedAt, now)
-	l.AlertAt, l.AlertIn = Instant(v.AlertAt, now)
-	l.AutoUnlockAt, l.AutoUnlockIn = Instant(row.UnlockAt(), now)
+	l.AlertAt, l.AlertIn = Instant(v.DueAlert, now)
+	l.AutoUnlockAt, l.AutoUnlockIn = Instant(row.DueUnlock(), now)
 	l.HeartbeatUntil, l.HeartbeatIn = Instant(r.HeartbeatUntil, now)
 	if r.Alive != nil {
 		l.AliveAt, l.AliveIn = Instant(r.Alive.At, now)
@@ -151,7 +151,7 @@ func Whole(name string, holders []*locks.Row, q *locks.Queue, now time.Time) Loc
 }
 
 func (l *Lock) add(holder *locks.Row) {
-	if state := holder.Verdict().State; l.State == nil || state.Urgency() < l.State.Urgency() {
+	if state := holder.State; l.State == nil || state.Urgency() < l.State.Urgency() {
 		l.State = &state
 	}
 	l.Expiring = l.Expiring || holder.Display == locks.Expiring

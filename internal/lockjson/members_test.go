@@ -110,8 +110,8 @@ func row(t *testing.T, state staleness.State) *locks.Row {
 		r.AutoUnlockAt = time.Time{}
 	}
 	row := locks.NewRow(r, &diagnosis.CombinedPolicy{}, staleness.Moment{Wall: now}, &locks.Queue{})
-	if row.Verdict().State != state {
-		t.Fatalf("a row is %s, want %s", row.Verdict().State, state)
+	if row.State != state {
+		t.Fatalf("a row is %s, want %s", row.State, state)
 	}
 	return row
 }

@@ -64,7 +64,7 @@ func newStatement(s *metadata.Statement, now time.Time) *Statement {
 }
 
 // state adds the witnesses' statements.
-func (l *Lock) state(r *metadata.Record, v staleness.Verdict, now time.Time) {
+func (l *Lock) state(r *metadata.Record, v staleness.Judgement, now time.Time) {
 	l.Suspicion = newStatement(r.Suspicion, now)
 	if l.Death = newStatement(r.Death, now); l.Death != nil {
 		l.Death.Believed = r.ProvenDead()

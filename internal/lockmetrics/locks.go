@@ -43,15 +43,14 @@ func (c *Collector) locks(to scrape, s *locks.Snapshot, now time.Time) {
 	rows, urgent := s.ByUrgency()
 	rows = slices.DeleteFunc(slices.Clone(rows), func(r *locks.Row) bool { return r.Leased != nil })
 	for _, r := range rows {
-		verdict := r.Verdict()
-		counts[slices.Index(states, verdict.State)]++
+		counts[slices.Index(states, r.State)]++
 		if r.Disputed() {
 			disputed++
 		}
 		if r.ProvenDead() {
 			ended = append(ended, r)
 		}
-		if verdict.ClockOff != 0 {
+		if r.ClockOff != 0 {
 			clockOff = append(clockOff, r)
 		}
 	}
@@ -93,7 +92,7 @@ func (c *Collector) clocks(to scrape, rows []*locks.Row) {
 	offset := c.ofHolder(to, "lock_holder_clock_offset_seconds",
 		"How far the clock of the lock's holder is ahead of this program's; negative: behind. Only if it is off.")
 	for _, r := range unlike(rows, label) {
-		offset(r.Verdict().ClockOff.Seconds(), c.holder(r.Record)...)
+		offset(r.ClockOff.Seconds(), c.holder(r.Record)...)
 	}
 }
 
@@ -133,10 +132,10 @@ func (c *Collector) series(to scrape, rows []*locks.Row, policy staleness.Policy
 	alert := c.ofHolder(to, "lock_alert_at_timestamp_seconds", "When the lock starts to alert.")
 	autoUnlock := c.ofHolder(to, "lock_auto_unlock_at_timestamp_seconds", "When the lock is due for removal.")
 	for _, r := range rows {
-		state(1, c.holder(r.Record, string(r.Verdict().State))...)
+		state(1, c.holder(r.Record, string(r.State))...)
 		locked.at(r.LockedAt, c.holder(r.Record)...)
-		alert.at(r.Verdict().AlertAt, c.holder(r.Record)...)
-		autoUnlock.at(r.UnlockAt(), c.holder(r.Record)...)
+		alert.at(r.DueAlert, c.holder(r.Record)...)
+		autoUnlock.at(r.DueUnlock(), c.holder(r.Record)...)
 	}
 	c.byName(to, rows, policy, now)
 	return len(rows)
@@ -161,7 +160,7 @@ func (c *Collector) byName(to scrape, rows []*locks.Row, policy staleness.Policy
 		}
 		isExcluded := c.c.Excluded != nil && c.c.Excluded(r.Name)
 		if c.c.Removes && !isExcluded {
-			removedBy.at(r.Verdict().RemovedBy(policy), name)
+			removedBy.at(r.RemovedBy(policy), name)
 		}
 		if isExcluded {
 			excluded(1, name)
@@ -283,7 +282,7 @@ func (c *Collector) ended(to scrape, rows []*locks.Row) {
 	endedAt := c.ofHolder(to, "lock_holder_ended_timestamp_seconds",
 		"When the holder of an abandoned lock ended, by the witness's clock.", "cause")
 	for _, r := range unlike(rows, label) {
-		at := cmp.Or(r.Death.EndedAt.Time, r.Death.At.Time, r.Verdict().AbandonedAt)
+		at := cmp.Or(r.Death.EndedAt.Time, r.Death.At.Time, r.AbandonedAt)
 		endedAt.at(at, c.holder(r.Record, r.Death.Cause)...)
 	}
 }

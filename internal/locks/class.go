@@ -79,7 +79,7 @@ func (c Class) Section() Section {
 
 // ClassAt returns the class of the hold at now, if its state is still the judged one: [ClassOverdue] or a later one.
 func (r *Row) ClassAt(f *diagnosis.CombinedPolicy, now time.Time) Class {
-	switch r.verdict.State {
+	switch r.State {
 	case staleness.Alerting:
 		if r.IsSilent(now) {
 			return ClassSilent
@@ -96,7 +96,7 @@ func (r *Row) ClassAt(f *diagnosis.CombinedPolicy, now time.Time) Class {
 		switch {
 		case !by.IsZero() && now.Before(by):
 			return ClassLeaving
-		case by.IsZero() && r.verdict.State == staleness.Abandoned:
+		case by.IsZero() && r.State == staleness.Abandoned:
 			return ClassDead
 		}
 		return ClassOverdue
@@ -106,7 +106,7 @@ func (r *Row) ClassAt(f *diagnosis.CombinedPolicy, now time.Time) Class {
 
 // NextClassChange returns when the class of the hold changes by time alone, before its state does; zero = never.
 func (r *Row) NextClassChange(f *diagnosis.CombinedPolicy, now time.Time) (at time.Time) {
-	switch r.verdict.State {
+	switch r.State {
 	case staleness.Alerting:
 		if rhythm := r.Rhythm(); rhythm > 0 {
 			at = r.Alive.At.Add(silentTimes*rhythm + 1)
@@ -122,7 +122,7 @@ func (r *Row) NextClassChange(f *diagnosis.CombinedPolicy, now time.Time) (at ti
 
 // removedBy returns by when unlockers remove the lock in its judged state; zero = never.
 func (r *Row) removedBy(f *diagnosis.CombinedPolicy) time.Time {
-	by := r.verdict.OverdueAt(f.Policy)
+	by := r.OverdueAt(f.Policy)
 	if by.IsZero() || !f.MayRemove(r.Name) {
 		return time.Time{}
 	}
@@ -141,9 +141,9 @@ func (r *Row) Rhythm() time.Duration {
 	if every := diagnosis.ReportInterval(r.Record); every > 0 {
 		return every
 	}
-	promised := r.verdict.AlertAt
+	promised := r.DueAlert
 	if promised.IsZero() || !promised.After(r.Alive.At) {
-		promised = r.verdict.AutoUnlockAt
+		promised = r.ExpiresAt
 	}
 	return max(0, promised.Sub(r.Alive.At))
 }

@@ -50,8 +50,8 @@ func (c *Counts) add(r *Row) {
 	}
 	c.Longest = protocol.Earlier(c.Longest, r.Longest)
 	c.Oldest = protocol.Earlier(c.Oldest, r.LockedAt)
-	if (r.Display == Alerting || r.Display == Expiring || r.Display == Abandoned) && !r.UnlockAt().IsZero() &&
-		(c.NextUnlock == nil || r.UnlockAt().Before(c.NextUnlock.UnlockAt())) {
+	if (r.Display == Alerting || r.Display == Expiring || r.Display == Abandoned) && !r.DueUnlock().IsZero() &&
+		(c.NextUnlock == nil || r.DueUnlock().Before(c.NextUnlock.DueUnlock())) {
 		c.NextUnlock = r
 	}
 }

@@ -82,7 +82,7 @@ func (l *Leased) Record() *metadata.Record {
 // NewLeasedRow returns the row of a lock of another library.
 func NewLeasedRow(l *Leased, now time.Time) *Row {
 	r := &Row{Record: l.Record(), Queue: new(QueueOf(l.Waiters, now)), Leased: l, Display: LeasedState,
-		Class: ClassLeased, verdict: staleness.Verdict{State: LeasedState}}
+		Class: ClassLeased, Judgement: staleness.Judgement{State: LeasedState}}
 	r.Fingerprint = Hash(xxhash.Sum64String(l.Key), uint64(l.Token), uint64(l.Expires.Unix()), uint64(r.Waiters),
 		xxhash.Sum64String(l.Value))
 	return r

@@ -82,7 +82,7 @@ func TestOwnersAddUpToAllLocks(t *testing.T) {
 		if first := g.Rows[0].Owner; first != g.Owner {
 			t.Errorf("the group of %q has a lock of %q", g.Owner, first)
 		}
-		if next := g.NextUnlock; next != nil && next.UnlockAt().Before(s.All.NextUnlock.UnlockAt()) {
+		if next := g.NextUnlock; next != nil && next.DueUnlock().Before(s.All.NextUnlock.DueUnlock()) {
 			t.Errorf("%q is unlocked before %q", next.Name, s.All.NextUnlock.Name)
 		}
 	}

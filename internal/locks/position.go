@@ -45,10 +45,10 @@ func (o Order) String() string {
 
 // deadline returns the time of the next automatic change of the lock; zero = none.
 func (r *Row) deadline() time.Time {
-	if r.Display == metadata.StateHeld && !r.verdict.AlertAt.IsZero() {
-		return r.verdict.AlertAt
+	if r.Display == metadata.StateHeld && !r.DueAlert.IsZero() {
+		return r.DueAlert
 	}
-	return r.UnlockAt()
+	return r.DueUnlock()
 }
 
 // Position is the place of a lock in an order. It outlives the lock: a page can begin after a position even if its lock
@@ -75,9 +75,9 @@ func (o Order) position(r *Row, cycles map[string][2]int) Position {
 	case "held":
 		p.Keys[0] = protocol.Instant(r.LockedAt)
 	case "alert":
-		p.Keys[0] = protocol.Instant(r.verdict.AlertAt)
+		p.Keys[0] = protocol.Instant(r.DueAlert)
 	case "unlock":
-		p.Keys[0] = protocol.Instant(r.UnlockAt())
+		p.Keys[0] = protocol.Instant(r.DueUnlock())
 	case "waiters": // most of them first, then the longest wait
 		p.Keys[0] = -int64(r.Waiters)
 		p.Keys[1] = protocol.Instant(r.Longest)

@@ -103,7 +103,7 @@ func (r *Row) rank(cycles map[string][2]int) [5]int64 {
 func (r *Row) began() time.Time {
 	switch r.Class {
 	case ClassOverdue, ClassLeaving, ClassDead:
-		return protocol.Earlier(r.verdict.AbandonedAt, r.verdict.AutoUnlockAt)
+		return protocol.Earlier(r.AbandonedAt, r.ExpiresAt)
 	case ClassSilent, ClassLate:
 		return r.LateSince()
 	}
@@ -112,5 +112,5 @@ func (r *Row) began() time.Time {
 
 // LateSince is when the first of the deadlines of a lock that alerts passed.
 func (r *Row) LateSince() time.Time {
-	return protocol.Earlier(r.verdict.AlertAt, r.verdict.AutoUnlockAt)
+	return protocol.Earlier(r.DueAlert, r.ExpiresAt)
 }

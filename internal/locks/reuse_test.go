@@ -123,14 +123,14 @@ func TestClockThatWasSetIsJudgedAnew(t *testing.T) {
 	malformed := &metadata.Record{Name: "a", UUID: "u", Token: 7, Seen: metadata.Seen{First: 50 * time.Minute}}
 	s := newSource(malformed, held("b", 9*time.Hour))
 	s.policy.DefaultAlertAfter = time.Hour
-	if at := s.at(0, 0).Find("a").Verdict().AlertAt; !at.Equal(noon.Add(50 * time.Minute)) {
+	if at := s.at(0, 0).Find("a").DueAlert; !at.Equal(noon.Add(50 * time.Minute)) {
 		t.Fatalf("it alerts at %v", at)
 	}
 	s.held = []*metadata.Record{malformed, held("b", 10*time.Hour)}
 	set := noon.Add(30 * time.Minute)
 	s.mono = time.Hour + time.Second
 	now := s.snapshot.Current(set, locks.Freshness{})
-	if at := now.Find("a").Verdict().AlertAt; !at.Equal(set.Add(50*time.Minute - time.Second)) {
+	if at := now.Find("a").DueAlert; !at.Equal(set.Add(50*time.Minute - time.Second)) {
 		t.Errorf("after the clock was set, it alerts at %v", at)
 	}
 }

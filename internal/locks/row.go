@@ -19,7 +19,7 @@ type DisplayState = metadata.State
 const (
 	Held      = metadata.StateHeld
 	Alerting  = metadata.StateAlerting
-	Expiring  = metadata.StateExpiring // see [staleness.Verdict.ExpiringAt]
+	Expiring  = metadata.StateExpiring // see [staleness.Judgement.ExpiringAt]
 	Abandoned = metadata.StateAbandoned
 	Expired   = metadata.StateExpired
 	Malformed = metadata.StateMalformed
@@ -29,11 +29,11 @@ const (
 // immutable.
 type Row struct {
 	*metadata.Record
-	*Queue      // of those who wait for the lock; never nil
-	verdict     staleness.Verdict
+	*Queue // of those who wait for the lock; never nil
+	staleness.Judgement
 	Leased      *Leased // a lock of another library; nil for one of ours
 	Display     DisplayState
-	next        time.Time // when Display or overdue changes if nobody touches the record; zero = never
+	validUntil  time.Time // when Display or Class changes if nobody touches the record; zero = never
 	Fingerprint uint64    // changes with anything that a list shows
 
 	Acknowledged *metadata.Acknowledgement // who looks at it now; nil = nobody
@@ -52,13 +52,13 @@ func NewRow(record *metadata.Record, f *diagnosis.CombinedPolicy, at staleness.M
 func newRow(record *metadata.Record, f *diagnosis.CombinedPolicy, at staleness.Moment, waiting *Queue,
 	inconsistent string) *Row {
 	v := staleness.Judge(record, f.Policy, at)
-	r := &Row{Record: record, Queue: waiting, verdict: v, Display: v.State,
+	r := &Row{Record: record, Queue: waiting, Judgement: v, Display: v.State,
 		Inconsistent: inconsistent}
 	r.Class = r.ClassAt(f, at.Wall)
-	r.next = protocol.Earlier(v.Next, r.NextClassChange(f, at.Wall))
+	r.validUntil = protocol.Earlier(v.Next, r.NextClassChange(f, at.Wall))
 	if soon := v.ExpiringAt(record); !soon.IsZero() {
 		if at.Wall.Before(soon) {
-			r.next = protocol.Earlier(r.next, soon)
+			r.validUntil = protocol.Earlier(r.validUntil, soon)
 		} else {
 			r.Display = Expiring
 			if f.MayRemove(r.Name) {
@@ -68,7 +68,7 @@ func newRow(record *metadata.Record, f *diagnosis.CombinedPolicy, at staleness.M
 	}
 	r.Acknowledged = r.ValidAcknowledgement(at.Wall)
 	if r.Acknowledged != nil {
-		r.next = protocol.Earlier(r.next, r.Acknowledged.Until.Time)
+		r.validUntil = protocol.Earlier(r.validUntil, r.Acknowledged.Until.Time)
 	}
 	r.Fingerprint = Hash(xxhash.Sum64String(r.Name), uint64(r.Revision), uint64(r.Token), uint64(r.Display.Urgency()),
 		uint64(r.Waiters), uint64(r.Longest.UnixNano()), uint64(len(r.Problems)), uint64(r.Class))
@@ -86,31 +86,22 @@ func newRow(record *metadata.Record, f *diagnosis.CombinedPolicy, at staleness.M
 	return r
 }
 
-// Verdict is what the lock was judged to be.
-func (r *Row) Verdict() staleness.Verdict { return r.verdict }
-
 // isValidAt reports whether judging the record again at a later moment yields the same row.
 func (r *Row) isValidAt(record *metadata.Record, waiting *Queue, inconsistent string, at time.Time) bool {
 	return r.Record == record && *r.Queue == *waiting && r.Inconsistent == inconsistent &&
-		(r.next.IsZero() || at.Before(r.next))
+		(r.validUntil.IsZero() || at.Before(r.validUntil))
 }
 
 // AttentionSince is since when the lock has needed a person: when it began to alert, its holder ended or it expired;
 // zero for one that does not.
 func (r *Row) AttentionSince() time.Time {
-	switch v := r.Verdict(); v.State {
+	switch r.State {
 	case staleness.Alerting, staleness.Expired:
-		return protocol.Earlier(v.AlertAt, v.AutoUnlockAt)
+		return r.LateSince()
 	case staleness.Abandoned:
-		return protocol.Earlier(protocol.EndedAt(r.Death), v.AlertAt)
+		return protocol.Earlier(protocol.EndedAt(r.Death), r.DueAlert)
 	}
 	return time.Time{}
-}
-
-// UnlockAt is when unlockers remove the lock if nothing changes: at its deadline, or earlier because its holder has
-// ended; zero = never.
-func (r *Row) UnlockAt() time.Time {
-	return protocol.Earlier(r.verdict.AutoUnlockAt, r.verdict.RemoveAt)
 }
 
 // Hash joins values to a hash. It is the same in every replica.

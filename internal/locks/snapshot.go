@@ -121,7 +121,7 @@ func build(in Input, at staleness.Moment, known []*Row, inconsistent []diagnosis
 		}
 	}
 	for _, r := range s.Rows {
-		s.Next = protocol.Earlier(s.Next, r.next)
+		s.Next = protocol.Earlier(s.Next, r.validUntil)
 		if r.Display != Held || r.Class != ClassOnTime {
 			s.troubled = append(s.troubled, r)
 		}

@@ -62,8 +62,8 @@ type Subject struct {
 // Subject returns the row for a query.
 func (r *Row) Subject() Subject {
 	return Subject{Name: r.Name, Owner: r.Owner, Host: r.Hostname, Purpose: r.Purpose, PID: r.PID, Hold: r.UUID,
-		Labels: r.Attributes, States: [2]metadata.State{r.verdict.State, r.Display}, Taken: r.LockedAt,
-		Alerted: r.AttentionSince(), Alert: r.verdict.AlertAt, Unlock: r.UnlockAt(), Waiters: r.Waiters,
+		Labels: r.Attributes, States: [2]metadata.State{r.State, r.Display}, Taken: r.LockedAt,
+		Alerted: r.AttentionSince(), Alert: r.DueAlert, Unlock: r.DueUnlock(), Waiters: r.Waiters,
 		Waits:        r.Longest,
 		Acknowledged: r.Acknowledged}
 }

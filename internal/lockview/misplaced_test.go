@@ -41,10 +41,10 @@ func TestMisplacedRecordsAreShownButNotJudged(t *testing.T) {
 			t.Errorf("the record is %+v", r)
 		}
 		policy := staleness.Policy{DefaultAlertAfter: time.Second, DefaultAutoUnlockAfter: time.Second}
-		if verdict := staleness.Judge(r, policy,
-			staleness.Moment{Wall: time.Now(), Mono: v.Clock() + time.Hour}); verdict.State != staleness.Malformed ||
-			!verdict.AutoUnlockAt.IsZero() {
-			t.Errorf("it is judged %+v", verdict)
+		if judged := staleness.Judge(r, policy,
+			staleness.Moment{Wall: time.Now(), Mono: v.Clock() + time.Hour}); judged.State != staleness.Malformed ||
+			!judged.ExpiresAt.IsZero() {
+			t.Errorf("it is judged %+v", judged)
 		}
 		if again := v.RecordsWithMisplaced(); &again[0] != &v.RecordsWithMisplaced()[0] {
 			t.Error("nothing changed, and it is another slice")

@@ -68,7 +68,7 @@ func TestJudgeDeadHolders(t *testing.T) {
 	}
 }
 
-func TestVerdictHasItsStartAndEnd(t *testing.T) {
+func TestJudgementHasItsStartAndEnd(t *testing.T) {
 	r := lock(dead(3 * time.Second))
 	v := Judge(r, unlocks(), at(5*time.Second))
 	if v.AbandonedAt != start.Add(3*time.Second) || v.RemoveAt != start.Add(13*time.Second) {

@@ -76,8 +76,8 @@ func TestHolderClockErrorIsReported(t *testing.T) {
 			if got.ClockOff != c.off || got.State != c.state {
 				t.Errorf("%s, off by %v, want %s and %v", got.State, got.ClockOff, c.state, c.off)
 			}
-			alert := got.AlertAt.Sub(start.Add(now))
-			unlock := got.AutoUnlockAt.Sub(start.Add(now))
+			alert := got.DueAlert.Sub(start.Add(now))
+			unlock := got.ExpiresAt.Sub(start.Add(now))
 			if alert != c.alert || unlock != c.unlock {
 				t.Errorf("alert in %v, auto-unlock in %v, want %v and %v", alert, unlock, c.alert, c.unlock)
 			}
@@ -94,8 +94,8 @@ func TestOwnClockErrorMovesNoDeadlineOfAWatchedRecord(t *testing.T) {
 			now := at(after)
 			now.Wall = now.Wall.Add(off)
 			got := Judge(r, DefaultPolicy(), now)
-			alert := got.AlertAt.Sub(now.Wall) + after
-			unlock := got.AutoUnlockAt.Sub(now.Wall) + after
+			alert := got.DueAlert.Sub(now.Wall) + after
+			unlock := got.ExpiresAt.Sub(now.Wall) + after
 			if off > 0 && (unlock < 2*time.Minute || unlock > 2*time.Minute+2*time.Second) {
 				t.Errorf("ahead by %v, after %v: auto-unlock at %v", off, after, unlock)
 			}

@@ -39,12 +39,12 @@ type Moment struct {
 	Mono time.Duration // on the clock of [metadata.Seen]
 }
 
-// Verdict is the judgement of one lock.
-type Verdict struct {
+// Judgement is the judgement of one lock.
+type Judgement struct {
 	State State
-	// AlertAt and AutoUnlockAt are the deadlines in effect, in UTC: the record's, or the default policy's if the record
-	// has no readable ones. Zero = never.
-	AlertAt, AutoUnlockAt time.Time
+	// DueAlert and ExpiresAt are the deadlines in effect, in UTC: alert_at and auto_unlock_at of the record, or the
+	// default policy's if the record has no readable ones. Zero = never.
+	DueAlert, ExpiresAt time.Time
 	// Next is the wall time at which the state changes unless the record changes; zero = never.
 	Next time.Time
 	// AbandonedAt is when this process first saw the proof that the holder has ended; zero = there is none.
@@ -60,9 +60,9 @@ type Verdict struct {
 
 // Judge returns the state of the lock. Alerting needs neither a grace period nor a verified clock: a false alert is
 // better than none.
-func Judge(r *metadata.Record, p Policy, now Moment) Verdict {
+func Judge(r *metadata.Record, p Policy, now Moment) Judgement {
 	d := deadlinesInEffect(r, p, now)
-	v := Verdict{State: d.state(now.Wall), AlertAt: d.alert, AutoUnlockAt: d.unlock, ClockOff: d.clockOff}
+	v := Judgement{State: d.state(now.Wall), DueAlert: d.alert, ExpiresAt: d.unlock, ClockOff: d.clockOff}
 	if d.proven {
 		v.AbandonedAt = roundUpToSecond(now.Wall.Add(r.Death.Seen - now.Mono))
 		if p.UnlockAbandoned {
@@ -75,6 +75,15 @@ func Judge(r *metadata.Record, p Policy, now Moment) Verdict {
 		}
 	}
 	return v
+}
+
+// DueUnlock returns when unlockers remove the lock if nothing changes: at its deadline, or earlier because its holder
+// has ended; zero = never.
+func (v Judgement) DueUnlock() time.Time {
+	if v.RemoveAt.IsZero() || !v.ExpiresAt.IsZero() && v.ExpiresAt.Before(v.RemoveAt) {
+		return v.ExpiresAt
+	}
+	return v.RemoveAt
 }
 
 // deadlines are the deadlines in effect for one record.
@@ -151,7 +160,7 @@ const maxRemovalTime = 5 * time.Second
 
 // OverdueAt returns the wall time by which unlockers with this policy have removed the lock, unless its record changes
 // or something holds them back. Zero = they do not remove it in its present state.
-func (v Verdict) OverdueAt(p Policy) time.Time {
+func (v Judgement) OverdueAt(p Policy) time.Time {
 	if v.State == Expired || v.State == Abandoned && !v.RemoveAt.IsZero() {
 		return v.RemovedBy(p)
 	}
@@ -159,14 +168,14 @@ func (v Verdict) OverdueAt(p Policy) time.Time {
 }
 
 // RemovedBy is OverdueAt, but if time goes on until then. Zero = they do not remove the lock.
-func (v Verdict) RemovedBy(p Policy) time.Time {
+func (v Judgement) RemovedBy(p Policy) time.Time {
 	switch {
 	case v.State == Abandoned && !v.RemoveAt.IsZero():
 		return v.RemoveAt.Add(maxRemovalTime)
-	case v.AutoUnlockAt.IsZero():
+	case v.ExpiresAt.IsZero():
 		return time.Time{}
 	}
-	return v.AutoUnlockAt.Add(p.ClockSkew + p.MinWarning + maxRemovalTime)
+	return v.ExpiresAt.Add(p.ClockSkew + p.MinWarning + maxRemovalTime)
 }
 
 // minHolderTolerance is longer than a write takes to reach us if nothing is wrong: the attempts of a client, plus how
@@ -219,16 +228,16 @@ const (
 // ExpiringAt returns the wall time from which the lock, if it is [Held], is about to be auto-unlocked without an
 // earlier alert: the last fifth of its time to live, at most two minutes. That begins with the last sign of life, so a
 // holder that extends in time never gets there. Zero = never, as in every other state: an alert is more important.
-func (v Verdict) ExpiringAt(r *metadata.Record) time.Time {
-	if v.State != Held || v.AutoUnlockAt.IsZero() {
+func (v Judgement) ExpiringAt(r *metadata.Record) time.Time {
+	if v.State != Held || v.ExpiresAt.IsZero() {
 		return time.Time{}
 	}
 	near := maxExpiring
 	if written := r.DeadlinesWrittenAt(); !written.IsZero() {
-		near = max(0, min(near, v.AutoUnlockAt.Sub(written)/expiringShare))
+		near = max(0, min(near, v.ExpiresAt.Sub(written)/expiringShare))
 	}
-	at := v.AutoUnlockAt.Add(-near)
-	if passed(v.AlertAt, at) {
+	at := v.ExpiresAt.Add(-near)
+	if passed(v.DueAlert, at) {
 		return time.Time{}
 	}
 	return at
@@ -236,8 +245,8 @@ func (v Verdict) ExpiringAt(r *metadata.Record) time.Time {
 
 // AlertsAtUnlock reports whether the alert has no time of its own because it coincides with the auto-unlock: it then
 // comes only if the holder falls silent, as with a heartbeat, or if a reservation runs out.
-func (v Verdict) AlertsAtUnlock() bool {
-	return !v.AlertAt.IsZero() && !v.AutoUnlockAt.IsZero() && !v.AlertAt.Before(v.AutoUnlockAt)
+func (v Judgement) AlertsAtUnlock() bool {
+	return !v.DueAlert.IsZero() && !v.ExpiresAt.IsZero() && !v.DueAlert.Before(v.ExpiresAt)
 }
 
 // KeptAlive reports whether a program extends the lock, as far as the record shows: its holder has called alive, and

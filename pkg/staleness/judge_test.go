@@ -36,8 +36,8 @@ func noUUID(r *metadata.Record)         { r.UUID, r.Token = "", 0 }
 func alertLast(r *metadata.Record)      { r.AlertAt = r.AutoUnlockAt.Add(time.Minute) }
 func firstSeenLate(r *metadata.Record)  { r.Seen.First = 10 * time.Minute }
 
-func verdict(state State, alert, unlock, next time.Time) Verdict {
-	return Verdict{State: state, AlertAt: alert, AutoUnlockAt: unlock, Next: next}
+func judgement(state State, alert, unlock, next time.Time) Judgement {
+	return Judgement{State: state, DueAlert: alert, ExpiresAt: unlock, Next: next}
 }
 
 func TestJudge(t *testing.T) {
@@ -55,44 +55,44 @@ func TestJudge(t *testing.T) {
 		record *metadata.Record
 		policy Policy
 		now    time.Duration
-		want   Verdict
+		want   Judgement
 	}{
-		{"a fresh lock is held until alert_at", lock(), plain, 0, verdict(Held, alert, unlock, alert)},
+		{"a fresh lock is held until alert_at", lock(), plain, 0, judgement(Held, alert, unlock, alert)},
 		{"one nanosecond before alert_at it is still held", lock(), plain, time.Minute - 1,
-			verdict(Held, alert, unlock, alert)},
-		{"at alert_at it is alerting", lock(), plain, time.Minute, verdict(Alerting, alert, unlock, unlock)},
+			judgement(Held, alert, unlock, alert)},
+		{"at alert_at it is alerting", lock(), plain, time.Minute, judgement(Alerting, alert, unlock, unlock)},
 		{"one nanosecond before auto_unlock_at it is still alerting", lock(), plain, 2*time.Minute - 1,
-			verdict(Alerting, alert, unlock, unlock)},
+			judgement(Alerting, alert, unlock, unlock)},
 		{"at auto_unlock_at it is expired, without any skew", lock(), plain, 2 * time.Minute,
-			verdict(Expired, alert, unlock, never)},
-		{"expired stays expired", lock(), plain, 24 * time.Hour, verdict(Expired, alert, unlock, never)},
+			judgement(Expired, alert, unlock, never)},
+		{"expired stays expired", lock(), plain, 24 * time.Hour, judgement(Expired, alert, unlock, never)},
 		{"an alert_at behind auto_unlock_at never makes it alerting", lock(alertLast), plain, 0,
-			verdict(Held, start.Add(3*time.Minute), unlock, unlock)},
+			judgement(Held, start.Add(3*time.Minute), unlock, unlock)},
 		{"equal deadlines go from held to expired", lock(func(r *metadata.Record) { r.AlertAt = r.AutoUnlockAt }),
-			plain, 0, verdict(Held, unlock, unlock, unlock)},
+			plain, 0, judgement(Held, unlock, unlock, unlock)},
 
 		{"without alert_at it is malformed and the default policy alerts after an hour",
-			lock(noAlertAt, noAutoUnlockAt), plain, 0, verdict(Malformed, hour, never, hour)},
+			lock(noAlertAt, noAutoUnlockAt), plain, 0, judgement(Malformed, hour, never, hour)},
 		{"the default alert turns malformed into alerting", lock(noAlertAt, noAutoUnlockAt), plain, time.Hour,
-			verdict(Alerting, hour, never, never)},
+			judgement(Alerting, hour, never, never)},
 		{"the default alert counts from when the lock was first seen", lock(noAlertAt, noAutoUnlockAt, firstSeenLate),
-			plain, time.Hour, verdict(Malformed, hour.Add(10*time.Minute), never, hour.Add(10*time.Minute))},
+			plain, time.Hour, judgement(Malformed, hour.Add(10*time.Minute), never, hour.Add(10*time.Minute))},
 		{"without a default policy it is malformed forever", lock(noAlertAt, noAutoUnlockAt), noDefaults, time.Hour,
-			verdict(Malformed, never, never, never)},
+			judgement(Malformed, never, never, never)},
 		{"a default deadline expires it", lock(noAlertAt, noAutoUnlockAt), unlocksMalformed, 2 * time.Hour,
-			verdict(Expired, hour, start.Add(2*time.Hour), never)},
+			judgement(Expired, hour, start.Add(2*time.Hour), never)},
 		{"without auto_unlock_at it is malformed even past alert_at", lock(noAutoUnlockAt), plain, 2 * time.Hour,
-			verdict(Malformed, alert, never, never)},
+			judgement(Malformed, alert, never, never)},
 		{"without alert_at it is malformed until auto_unlock_at", lock(noAlertAt), plain, 0,
-			verdict(Malformed, hour, unlock, unlock)},
+			judgement(Malformed, hour, unlock, unlock)},
 		{"without alert_at it expires at its own auto_unlock_at", lock(noAlertAt), plain, 2 * time.Minute,
-			verdict(Expired, hour, unlock, never)},
+			judgement(Expired, hour, unlock, never)},
 		{"without uuid it is malformed past alert_at", lock(noUUID), plain, time.Minute,
-			verdict(Malformed, alert, unlock, unlock)},
-		{"without uuid it expires", lock(noUUID), plain, 2 * time.Minute, verdict(Expired, alert, unlock, never)},
+			judgement(Malformed, alert, unlock, unlock)},
+		{"without uuid it expires", lock(noUUID), plain, 2 * time.Minute, judgement(Expired, alert, unlock, never)},
 		{"other problems change nothing", lock(func(r *metadata.Record) {
 			r.Problems = []metadata.Problem{{Field: "locked_at", Kind: metadata.ProblemBadTime}}
-		}), plain, 0, verdict(Held, alert, unlock, alert)},
+		}), plain, 0, judgement(Held, alert, unlock, alert)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if got := Judge(c.record, c.policy, at(c.now)); got != c.want {
@@ -108,8 +108,8 @@ func TestDefaultDeadlinesAreStable(t *testing.T) {
 	for i := range 1000 {
 		now := at(time.Minute + time.Duration(i)*time.Millisecond)
 		now.Wall = now.Wall.Add(-time.Duration(i) * time.Microsecond / 2) // the clocks are not read in the same instant
-		if got := Judge(r, DefaultPolicy(), now); got.AlertAt != first.AlertAt {
-			t.Fatalf("alert_at moved from %v to %v", first.AlertAt, got.AlertAt)
+		if got := Judge(r, DefaultPolicy(), now); got.DueAlert != first.DueAlert {
+			t.Fatalf("alert_at moved from %v to %v", first.DueAlert, got.DueAlert)
 		}
 	}
 }
@@ -158,8 +158,8 @@ func TestNextIsExact(t *testing.T) {
 	}
 }
 
-func describe(r *metadata.Record, p Policy, v Verdict) string {
-	return fmt.Sprintf("record %+v\npolicy %+v\nverdict %+v", *r, p, v)
+func describe(r *metadata.Record, p Policy, v Judgement) string {
+	return fmt.Sprintf("record %+v\npolicy %+v\njudgement %+v", *r, p, v)
 }
 
 func randomPolicy(random *rand.Rand) Policy {

@@ -93,7 +93,7 @@ func (s *Sweeper) why(r *metadata.Record, proof bool, now staleness.Moment) stri
 
 func (s *Sweeper) whyOverdue(r *metadata.Record, now staleness.Moment) string {
 	warned := fmt.Sprintf("the lock alerted for at least %v", s.cfg.Policy.MinWarning)
-	deadline := staleness.Judge(r, s.cfg.Policy, now).AutoUnlockAt.Format(time.RFC3339)
+	deadline := staleness.Judge(r, s.cfg.Policy, now).ExpiresAt.Format(time.RFC3339)
 	if r.AutoUnlockAt.IsZero() {
 		return fmt.Sprintf("it has no readable auto_unlock_at, and the %v that the unlocker's policy gives such "+
 			"locks ended at %s; %s", s.cfg.Policy.DefaultAutoUnlockAfter, deadline, warned)

@@ -74,8 +74,8 @@ func (s *Sweeper) scan(ctx context.Context, c staleness.Conditions, now stalenes
 
 // dueAt returns the wall time from which the lock's deadline or the proof that its holder has ended allows its removal;
 // zero = never.
-func (s *Sweeper) dueAt(v staleness.Verdict) time.Time {
-	due := v.AutoUnlockAt
+func (s *Sweeper) dueAt(v staleness.Judgement) time.Time {
+	due := v.ExpiresAt
 	if !due.IsZero() {
 		due = due.Add(s.cfg.Policy.ClockSkew)
 	}
@@ -102,7 +102,7 @@ func (s *Sweeper) publish(f findings) {
 }
 
 // logAlert logs and counts that a lock started to alert.
-func (s *Sweeper) logAlert(r *metadata.Record, v staleness.Verdict, started int) {
+func (s *Sweeper) logAlert(r *metadata.Record, v staleness.Judgement, started int) {
 	s.metrics.alerting.Inc()
 	switch {
 	case started <= maxAlertLines:

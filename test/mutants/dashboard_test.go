@@ -183,7 +183,7 @@ var dashboardSuites = []suite{
 			"TestPagesShowEveryLockOnceInEveryOrder"},
 		{"rows-frozen", `at.Wall.Before(s.at)`, `false`, "TestSilenceOfEtcdIsJudgedAtItsLastSignOfLife"},
 		{"rows-clock", `epoch.Sub(s.epoch).Abs() > clockMoves`, `false`, "TestClockThatWasSetIsJudgedAnew"},
-		{"rows-next", `at.Before(r.next)`, `true`, "TestRowsOfUnchangedLocksAreReused"},
+		{"rows-next", `at.Before(r.validUntil)`, `true`, "TestRowsOfUnchangedLocksAreReused"},
 		{"rows-queue", `*r.Queue == *waiting`, `true`, "TestRowsOfUnchangedLocksAreReused"},
 		{"rows-policy", `!s.Combined.Equal(f)`, `false`, "TestRowsOfUnchangedLocksAreReused"},
 	}},

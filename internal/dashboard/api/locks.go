@@ -185,7 +185,7 @@ func (a *API) ServeSummary(r *app.Request) (app.Answer, error) {
 	}
 	if c.NextUnlock != nil {
 		j.NextName = &c.NextUnlock.Name
-		j.NextAt, j.NextIn = lockjson.Instant(c.NextUnlock.UnlockAt(), now)
+		j.NextAt, j.NextIn = lockjson.Instant(c.NextUnlock.DueUnlock(), now)
 	}
 	return l.answer(l.meta(r), j)
 }

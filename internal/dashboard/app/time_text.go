@@ -48,8 +48,8 @@ func (v Viewpoint) Lasting(t time.Time) *TimeText {
 }
 
 // AlertOf is the alert of a lock. One that comes only with the auto-unlock has no time of its own.
-func (v Viewpoint) AlertOf(r *metadata.Record, judged staleness.Verdict) *TimeText {
-	m := v.Alert(judged.AlertAt)
+func (v Viewpoint) AlertOf(r *metadata.Record, judged staleness.Judgement) *TimeText {
+	m := v.Alert(judged.DueAlert)
 	if judged.State != staleness.Held || !judged.AlertsAtUnlock() {
 		return m
 	}

@@ -87,7 +87,7 @@ func (p *Pages) purposeOf(c access.Caller, r *locks.Row) []string {
 	if r.Alive != nil {
 		all = append(all, r.Alive.Progress)
 	}
-	all = append(all, clockOff(r.Verdict().ClockOff))
+	all = append(all, clockOff(r.ClockOff))
 	if c.MayFor(access.Backtrace, r.Owner) {
 		if first := p.traces.Of(r).First; first != "" {
 			all = append(all, "at "+first)
@@ -209,12 +209,11 @@ func newBar(r *locks.Row, at app.Viewpoint) *bar {
 	if r.LockedAt.IsZero() {
 		return nil
 	}
-	judged := r.Verdict()
 	seconds := func(at time.Time) float64 { return max(0, at.Sub(r.LockedAt).Seconds()) }
-	age, alert := seconds(at.AsOf), seconds(judged.AlertAt)
-	unlock := seconds(r.UnlockAt())
+	age, alert := seconds(at.AsOf), seconds(r.DueAlert)
+	unlock := seconds(r.DueUnlock())
 	whole := max(age, unlock)
-	open := r.UnlockAt().IsZero()
+	open := r.DueUnlock().IsZero()
 	if open {
 		whole = max(age, alert) * 1.25
 	}
@@ -225,10 +224,10 @@ func newBar(r *locks.Row, at app.Viewpoint) *bar {
 	place := func(at float64) string { return fmt.Sprintf("%.0f%%", 100*at/max(1, whole)) }
 	part := func(class string, at float64) { b.Parts = append(b.Parts, stretch{class, place(at)}) }
 	b.Now = place(age)
-	if b.HasHeartbeats = judged.AlertsAtUnlock() && staleness.KeptAlive(r.Record); b.HasHeartbeats {
+	if b.HasHeartbeats = r.AlertsAtUnlock() && staleness.KeptAlive(r.Record); b.HasHeartbeats {
 		part("", seconds(r.Alive.At))
 	}
-	if !judged.AlertAt.IsZero() && !judged.AlertsAtUnlock() {
+	if !r.DueAlert.IsZero() && !r.AlertsAtUnlock() {
 		b.Alert = place(alert)
 		part("l", alert)
 	}

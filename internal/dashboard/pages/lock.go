@@ -111,7 +111,7 @@ func (p *Pages) lockPage(r *app.Request, lock *app.Lock) lockPage {
 	v.Facts = facts(row, lock)
 	input := p.headlineInput(r)
 	v.Times = times(row, at, input.WhyNeverRemoved(&locks.HeldLock{Row: row, Lock: row.Name}))
-	v.Clock = clockOff(row.Verdict().ClockOff)
+	v.Clock = clockOff(row.ClockOff)
 	p.fillTrace(&v, c, lock)
 	if !row.Misplaced {
 		v.Commands = []string{text.Mutexctl("show", row.Name, "--raw"),

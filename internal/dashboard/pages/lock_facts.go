@@ -86,11 +86,11 @@ func times(r *locks.Row, at app.Viewpoint, whyNever string) []timeFact {
 	if r.Alive != nil {
 		add("last report", at.Since(r.Alive.At), "")
 	}
-	add("alert", at.AlertOf(r.Record, r.Verdict()), byPolicy(r.AlertAt))
+	add("alert", at.AlertOf(r.Record, r.Judgement), byPolicy(r.AlertAt))
 	if whyNever != "" {
 		whyNever = "but " + whyNever
 	}
-	add("auto-unlock", at.Next(r.UnlockAt()), cmp.Or(whyNever, byPolicy(r.AutoUnlockAt)))
+	add("auto-unlock", at.Next(r.DueUnlock()), cmp.Or(whyNever, byPolicy(r.AutoUnlockAt)))
 	return list
 }
 

@@ -35,7 +35,7 @@ func (p *Pages) figures(r *app.Request, lock *app.Lock, past []metadata.Ending) 
 }
 
 func lateFigure(row *locks.Row, at app.Viewpoint) figure {
-	v := row.Verdict()
+	v := row.Judgement
 	lasting := func(label string, since time.Time) figure {
 		return figure{Label: label, Value: app.RichText{}.Time(at.Lasting(since)), IsBad: true}
 	}
@@ -43,10 +43,10 @@ func lateFigure(row *locks.Row, at app.Viewpoint) figure {
 	case row.ProvenDead() && !protocol.EndedAt(row.Death).IsZero():
 		return lasting("dead for", protocol.EndedAt(row.Death))
 	case v.State == staleness.Expired:
-		return lasting("expired for", v.AutoUnlockAt)
+		return lasting("expired for", v.ExpiresAt)
 	case v.State == staleness.Alerting:
 		return lasting("late", row.LateSince())
-	case v.AlertAt.IsZero():
+	case v.DueAlert.IsZero():
 		return figure{Label: "alert", Value: app.Plain("never")}
 	}
 	return figure{Label: "alert", Value: app.RichText{}.Time(at.AlertOf(row.Record, v))}

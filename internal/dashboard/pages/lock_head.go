@@ -54,7 +54,7 @@ func (p *Pages) NewHead(r *app.Request, lock *app.Lock, past []metadata.Ending) 
 // Diagnose says what is probably the matter with the holder of a lock. past are holds of the lock that are over.
 func (p *Pages) Diagnose(r *app.Request, lock *app.Lock, past []metadata.Ending) diagnosis.Diagnosis {
 	row := lock.Row
-	f := diagnosis.Facts{Record: row.Record, Judged: row.Verdict(), Now: lock.Viewpoint(r.Viewpoint()).AsOf,
+	f := diagnosis.Facts{Record: row.Record, Judged: row.Judgement, Now: lock.Viewpoint(r.Viewpoint()).AsOf,
 		ReportInterval: diagnosis.ReportInterval(row.Record)}
 	f.Compare(past)
 	s := r.Snapshot()
@@ -139,7 +139,7 @@ func clockOff(off time.Duration) string {
 
 // skewText says what it means for the lock that its holder's clock differs from the one here; nil if it does not.
 func skewText(r *locks.Row, now time.Time) app.RichText {
-	off := r.Verdict().ClockOff
+	off := r.ClockOff
 	if ahead := r.LockedAt.Sub(now); off == 0 && ahead > 5*time.Second {
 		return app.Plain("clock skew +" + text.Duration(ahead) + ": the holder's clock is ahead of this dashboard's.")
 	}

@@ -111,7 +111,7 @@ func (l *lockHistory) addHold(p *Pages, r *locks.Row, named bool, at app.Viewpoi
 		}
 		l.add(at, "held", r.Alive.At, app.Plain("The last report of the holder"), progress)
 	}
-	if alert := r.Verdict().AlertAt; !alert.After(at.AsOf) {
+	if alert := r.DueAlert; !alert.After(at.AsOf) {
 		l.add(at, "alert", alert, app.Plain("Alert: its holder expected to be done by then"))
 	}
 	if r.FinishRequest != nil {
