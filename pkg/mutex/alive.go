@@ -194,9 +194,9 @@ const maxHeartbeatInterval = 20 * time.Second
 func (l *Lock) sendHeartbeats(ctx context.Context) {
 	interval := min((l.set.autoUnlockAfter-l.set.safetyMargin)/3, maxHeartbeatInterval)
 	for next := interval; etcdretry.Sleep(ctx, next); {
-		if limit := l.set.maximumHold; limit > 0 && time.Since(l.began.monotonic) >= limit-l.set.safetyMargin {
+		if l.reachedMaximumHold() {
 			l.c.log(slog.LevelWarn, "the heartbeat ends: the lock was held for its maximum",
-				l.logAttributes(slog.Duration("maximum_hold", limit))...)
+				l.logAttributes(slog.Duration("maximum_hold", l.set.maximumHold))...)
 			return
 		}
 		attempt, cancel := context.WithTimeout(ctx, interval)
@@ -208,6 +208,11 @@ func (l *Lock) sendHeartbeats(ctx context.Context) {
 			l.c.log(slog.LevelWarn, "heartbeat failed", l.logAttributes(slog.Any("error", err))...)
 		}
 	}
+}
+
+// reachedMaximumHold reports whether heartbeats can no longer extend the hold.
+func (l *Lock) reachedMaximumHold() bool {
+	return l.set.maximumHold > 0 && time.Since(l.began.monotonic) >= l.set.maximumHold-l.set.safetyMargin
 }
 
 // maxOvertaken bounds how often a heartbeat restarts because another process with the uuid extended the hold.

@@ -179,7 +179,8 @@ type LostError struct {
 	Holder *metadata.FullRecord // who holds the lock now; nil if nobody does or it is unknown
 	At     time.Time            // when this process learned of it, wall clock
 
-	unread error // why Ending and Holder could not be read
+	unread      error         // why Ending and Holder could not be read
+	maximumHold time.Duration // of the heartbeat, if it is over; else 0
 }
 
 // Error says in one line who ended the hold and why, as far as is known.
@@ -187,6 +188,8 @@ func (e *LostError) Error() string {
 	switch {
 	case e.Token == 0 && e.Certain:
 		return e.notFound()
+	case e.maximumHold > 0:
+		return fmt.Sprintf("lock %q may be lost: its maximum hold of %v is over", e.Name, e.maximumHold)
 	case !e.Certain:
 		return fmt.Sprintf("lock %q may be lost: its time ran out before etcd confirmed an extension", e.Name)
 	case e.Ending != nil:

@@ -50,7 +50,11 @@ func (l *Lock) checkDeadline() error {
 
 // runOut ends the handle because its time is up.
 func (l *Lock) runOut() {
-	l.lose(&LostError{Name: l.held.Lock, UUID: l.held.UUID, Token: l.held.Token, At: l.c.wall()})
+	lost := &LostError{Name: l.held.Lock, UUID: l.held.UUID, Token: l.held.Token, At: l.c.wall()}
+	if l.reachedMaximumHold() {
+		lost.maximumHold = l.set.maximumHold
+	}
+	l.lose(lost)
 }
 
 // loseRemoved ends the handle because its hold is no longer in etcd, and finds out how the hold ended.
