@@ -2,6 +2,7 @@ package lockjson
 
 import (
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/diagnosis"
@@ -85,6 +86,7 @@ type Waiter struct {
 	SinceIn   *float64 `json:"since_in_seconds"`
 	TimeoutAt *string  `json:"timeout_at"`
 	TimeoutIn *float64 `json:"timeout_at_in_seconds"`
+	Under     []string `json:"under,omitempty"`
 }
 
 // Waiters describes the first waiters for a lock, in order.
@@ -92,7 +94,7 @@ func Waiters(queue []metadata.Waiter, now time.Time) []Waiter {
 	queue = first(queue)
 	list := make([]Waiter, len(queue))
 	for i, w := range queue {
-		list[i] = Waiter{UUID: Known(w.UUID), Who: newWho(w.Identity)}
+		list[i] = Waiter{UUID: Known(w.UUID), Who: newWho(w.Identity), Under: strings.Fields(w.Under)}
 		list[i].Since, list[i].SinceIn = Instant(w.Since.Time, now)
 		list[i].TimeoutAt, list[i].TimeoutIn = Instant(w.TimeoutAt.Time, now)
 	}

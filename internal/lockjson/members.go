@@ -120,6 +120,7 @@ func WaiterShape() Shape {
 		{"uuid", "identifies the attempt, and later the hold"},
 		{"owner, hostname, pid, purpose", "as the waiter recorded them"},
 		{"since, timeout_at", "when the wait began, and when it times out"},
+		{"under", "the uuids of the holds under which the waiter works; absent when there are none"},
 	}}
 }
 
