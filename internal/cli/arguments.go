@@ -28,14 +28,14 @@ func (n *names) flag(cmd *cobra.Command) {
 // parse reads the name of an existing lock, which may be one that the protocol does not allow.
 func (n *names) parse(arg string) (string, error) {
 	if arg == "" {
-		return "", usagef("the lock name is empty")
+		return "", usageErrorf("the lock name is empty")
 	}
 	if !n.escaped {
 		return arg, nil
 	}
 	name, err := text.Parse(arg)
 	if err != nil {
-		return "", usagef("the lock name %w", err)
+		return "", usageErrorf("the lock name %w", err)
 	}
 	return name, nil
 }
@@ -91,7 +91,7 @@ func (l *listing) fromArguments(cmd *cobra.Command, about locks.About, run func(
 func (l *listing) parse(words []string, about locks.About) error {
 	l.query = locks.ParseQuery(strings.Join(words, " "), about)
 	if err := l.query.Err(); err != nil {
-		return usagef("%w", err)
+		return usageErrorf("%w", err)
 	}
 	return nil
 }
@@ -112,7 +112,7 @@ func suggestKeys(cmd *cobra.Command) {
 		for _, f := range locks.Forms() {
 			key, _, isKey := strings.Cut(f.Term, ":")
 			if e != nil && isKey && strings.HasPrefix(key, e.GetSpecifiedName()) {
-				return usagef("there is no flag --%s: did you mean the word %s?", e.GetSpecifiedName(), f.Term)
+				return usageErrorf("there is no flag --%s: did you mean the word %s?", e.GetSpecifiedName(), f.Term)
 			}
 		}
 		return cmd.Parent().FlagErrorFunc()(cmd, err)
@@ -129,9 +129,10 @@ func argCount(minArgs, maxArgs int, names string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {
 		case len(args) < minArgs:
-			return usagef("%s is missing", names)
+			return usageErrorf("%s is missing", names)
 		case maxArgs >= 0 && len(args) > maxArgs:
-			return usagef("unexpected argument %s: want %s", text.Visible(args[maxArgs]), cmp.Or(names, "no argument"))
+			return usageErrorf("unexpected argument %s: want %s", text.Visible(args[maxArgs]),
+				cmp.Or(names, "no argument"))
 		}
 		return nil
 	}

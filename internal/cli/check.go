@@ -96,7 +96,7 @@ func (o *checkOptions) check() error {
 		return err
 	}
 	if o.unclaimedAfter > time.Minute {
-		return usagef("--unclaimed-after is %v: it must be from 0 to 1m", o.unclaimedAfter)
+		return usageErrorf("--unclaimed-after is %v: it must be from 0 to 1m", o.unclaimedAfter)
 	}
 	return nil
 }
@@ -104,11 +104,11 @@ func (o *checkOptions) check() error {
 func checkThresholds(of string, warn, crit int) error {
 	switch {
 	case warn < noThreshold:
-		return usagef("--warn-%s is %d: it must not be negative, or -1 for no threshold", of, warn)
+		return usageErrorf("--warn-%s is %d: it must not be negative, or -1 for no threshold", of, warn)
 	case crit < noThreshold:
-		return usagef("--crit-%s is %d: it must not be negative, or -1 for no threshold", of, crit)
+		return usageErrorf("--crit-%s is %d: it must not be negative, or -1 for no threshold", of, crit)
 	case exceeds(warn, crit):
-		return usagef("--warn-%s is %d: it must not be greater than --crit-%s, which is %d", of, warn, of, crit)
+		return usageErrorf("--warn-%s is %d: it must not be greater than --crit-%s, which is %d", of, warn, of, crit)
 	}
 	return nil
 }
@@ -131,7 +131,7 @@ func (o *checkOptions) run(ctx context.Context) error {
 		return err
 	}
 	if unknown := o.unknownKey(0); unknown != "" { // it would find nothing, which looks as if all were well
-		return usagef("%s", unknown)
+		return usageErrorf("%s", unknown)
 	}
 	v, err := o.readAndJudge(ctx)
 	if err != nil {

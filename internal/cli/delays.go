@@ -54,14 +54,14 @@ func (o *operatorAction) endDelay(ctx context.Context, s *session, name string) 
 	i := slices.IndexFunc(delays, func(d metadata.LockDelay) bool { return d.Name == name })
 	switch {
 	case i < 0 && len(delays) > 0:
-		return noLockf("nothing was done: %s; name one of these: %s", s.delayText(name, delays),
+		return noLockErrorf("nothing was done: %s; name one of these: %s", s.delayText(name, delays),
 			namesOf(delays, func(d metadata.LockDelay) string { return d.Name }))
 	case i < 0:
-		return noLockf("nothing was done: there is no lock delay of %s", text.Visible(name))
+		return noLockErrorf("nothing was done: there is no lock delay of %s", text.Visible(name))
 	}
 	d := delays[i]
 	if o.uuid != "" && o.uuid != d.UUID {
-		return heldf("nothing was done: it is %s, whose uuid is %s", protocol.DescribeDelay(&d, s.app.Now()),
+		return heldErrorf("nothing was done: it is %s, whose uuid is %s", protocol.DescribeDelay(&d, s.app.Now()),
 			text.Visible(d.UUID))
 	}
 	request, cancel := s.request(ctx)
@@ -71,7 +71,7 @@ func (o *operatorAction) endDelay(ctx context.Context, s *session, name string) 
 	_, err = s.store.Perform(request, protocol.VerbEndDelay, protocol.ActionTarget{Delay: &d}, action)
 	switch {
 	case errors.Is(err, metadata.ErrChanged):
-		return noLockf("nothing was done: that lock delay of %s has ended", text.Visible(name))
+		return noLockErrorf("nothing was done: that lock delay of %s has ended", text.Visible(name))
 	case err != nil:
 		return s.explain(ctx, "end the lock delay of "+text.Visible(name), err)
 	}

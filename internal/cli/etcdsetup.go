@@ -122,18 +122,18 @@ func (o *etcdSetupOptions) run(ctx context.Context) error {
 func (o *etcdSetupOptions) check() error {
 	name := func(s string) bool { return s != "" && text.Visible(s) == s && !strings.ContainsAny(s, "/ ") }
 	if !name(o.roles) {
-		return usagef("--role-prefix %s cannot begin the name of a role", text.Visible(o.roles))
+		return usageErrorf("--role-prefix %s cannot begin the name of a role", text.Visible(o.roles))
 	}
 	for _, client := range o.clients {
 		switch {
 		case !name(client):
-			return usagef("--client %s cannot be the name of a user", text.Visible(client))
+			return usageErrorf("--client %s cannot be the name of a user", text.Visible(client))
 		case slices.Contains([]string{rootName, unlockerUser, dashboardUser, witnessUser}, client):
-			return usagef("--client %s is the name of another user", client)
+			return usageErrorf("--client %s is the name of another user", client)
 		}
 	}
 	if o.dryRun && o.print {
-		return usagef("--dry-run asks etcd what is missing, --print does not ask: give one of them")
+		return usageErrorf("--dry-run asks etcd what is missing, --print does not ask: give one of them")
 	}
 	return nil
 }
@@ -149,8 +149,8 @@ func (o *etcdSetupOptions) checkLockout() error {
 		user = pair.Leaf.Subject.CommonName
 	}
 	if user != rootName {
-		return usagef("authentication stays off: afterwards only root could change users or switch it off again, and "+
-			"we are %s; give --etcd.user=root with its password, or a client certificate for root",
+		return usageErrorf("authentication stays off: afterwards only root could change users or switch it off again, "+
+			"and we are %s; give --etcd.user=root with its password, or a client certificate for root",
 			cmp.Or(text.Visible(user), "nobody"))
 	}
 	return nil

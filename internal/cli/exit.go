@@ -41,19 +41,19 @@ func isReported(err error) bool {
 	return ok && s.err == nil
 }
 
-func usagef(format string, args ...any) error {
+func usageErrorf(format string, args ...any) error {
 	return &statusError{ExitUsage, fmt.Errorf(format, args...)}
 }
 
-func heldf(format string, args ...any) error {
+func heldErrorf(format string, args ...any) error {
 	return &statusError{ExitHeld, fmt.Errorf(format, args...)}
 }
 
-func noLockf(format string, args ...any) error {
+func noLockErrorf(format string, args ...any) error {
 	return &statusError{ExitNoLock, fmt.Errorf(format, args...)}
 }
 
-func lostf(format string, args ...any) error {
+func lostErrorf(format string, args ...any) error {
 	return &statusError{ExitLost, fmt.Errorf(format, args...)}
 }
 

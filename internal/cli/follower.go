@@ -276,7 +276,7 @@ func (o *waitOptions) untilFree(ctx context.Context, s *session, name string) er
 	case err != nil || state == "":
 		return err
 	case o.wait.triesOnce():
-		return heldf("gave up waiting: %s", state)
+		return heldErrorf("gave up waiting: %s", state)
 	}
 	ctx, stop := o.wait.withTimeout(ctx)
 	defer stop()

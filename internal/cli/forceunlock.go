@@ -74,7 +74,7 @@ end of a hold.`,
 func (o *forceUnlockOptions) check() error {
 	if o.endDelayOnly {
 		if o.yes || o.given("lock-delay") {
-			return usagef("--end-delay ends no hold: it goes with neither --yes nor --lock-delay")
+			return usageErrorf("--end-delay ends no hold: it goes with neither --yes nor --lock-delay")
 		}
 		return o.operatorAction.check(protocol.VerbEndDelay)
 	}
@@ -83,11 +83,11 @@ func (o *forceUnlockOptions) check() error {
 	}
 	switch {
 	case o.lockDelay < 0 || o.lockDelay > metadata.MaxLockDelay:
-		return usagef("--lock-delay is %v: it must be between 0 and %v", o.lockDelay, metadata.MaxLockDelay)
+		return usageErrorf("--lock-delay is %v: it must be between 0 and %v", o.lockDelay, metadata.MaxLockDelay)
 	case o.yes && o.uuid == "":
-		return usagef("--yes needs the --uuid of the hold that you looked at with \"mutexctl show\"")
+		return usageErrorf("--yes needs the --uuid of the hold that you looked at with \"mutexctl show\"")
 	case !o.yes && !o.app.interactive():
-		return usagef("there is no terminal to ask on: give --uuid and --yes")
+		return usageErrorf("there is no terminal to ask on: give --uuid and --yes")
 	}
 	return nil
 }

@@ -26,7 +26,7 @@ func (o *forceUnlockOptions) query(arg string) *locks.Query {
 // endFound ends the holds that the query finds, once the operator has typed their number.
 func (o *forceUnlockOptions) endFound(ctx context.Context, s *session, q *locks.Query) error {
 	if err := q.Err(); err != nil {
-		return usagef("%w", err)
+		return usageErrorf("%w", err)
 	}
 	all, err := s.snapshot(ctx)
 	if err != nil {
@@ -45,7 +45,7 @@ func (o *forceUnlockOptions) endFound(ctx context.Context, s *session, q *locks.
 			text.Count(chosen.LeftOut, "hold"))
 	}
 	if len(chosen.Rows) == 0 {
-		return errors.Join(o.app.writeNotes(left), noLockf("nothing was done: no hold to end is found"))
+		return errors.Join(o.app.writeNotes(left), noLockErrorf("nothing was done: no hold to end is found"))
 	}
 	if err := o.confirmFound(ctx, chosen.Rows, left, now); err != nil {
 		return err
@@ -98,7 +98,7 @@ func (o *forceUnlockOptions) endAll(ctx context.Context, s *session, rows []*loc
 	_, err := fmt.Fprintf(s.app.Stdout, "force-unlocked %s of %s\n", text.Thousands(len(rows)-spared),
 		text.Count(len(rows), "hold"))
 	if spared > 0 {
-		return errors.Join(err, heldf("%s spared", text.Count(spared, "hold")))
+		return errors.Join(err, heldErrorf("%s spared", text.Count(spared, "hold")))
 	}
 	return err
 }

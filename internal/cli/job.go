@@ -92,7 +92,7 @@ func (j *job) outcome(work, unlock error) error {
 	case work != nil && (!isStatus || s.err != nil), unlock == nil:
 		return work // if the lock was not released, it will be auto-unlocked
 	case errors.Is(unlock, mutex.ErrNotHeld):
-		return lostf("the command ended with status %d, but %w", status(work), unlock)
+		return lostErrorf("the command ended with status %d, but %w", status(work), unlock)
 	}
 	j.app.noteAsync("the lock was not released: %v", unlock)
 	return work
@@ -102,7 +102,7 @@ func (j *job) outcome(work, unlock error) error {
 func (j *job) onLost(lock *mutex.Lock, c *childproc.Child) error {
 	j.app.noteAsync("%v; ending the command, at the latest in %v", context.Cause(lock.Context()), j.grace)
 	c.End(syscall.SIGTERM, j.grace)
-	return lostf("the command was ended, because the lock was lost")
+	return lostErrorf("the command was ended, because the lock was lost")
 }
 
 // onAsk is the value of --on-ask: a signal for the command, or a shell command to run, when run is asked to finish. The
@@ -128,7 +128,7 @@ func (o *onAsk) Set(value string) error {
 		return nil
 	}
 	if strings.TrimSpace(value) == "" {
-		return usagef("want the name of a signal, or a command")
+		return usageErrorf("want the name of a signal, or a command")
 	}
 	o.command = value
 	return nil

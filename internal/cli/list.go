@@ -83,11 +83,11 @@ nothing is cut. With -o name, one name per line, in the form that --escaped read
 func (o *listOptions) check() error {
 	for _, name := range []string{"due", "sort", "limit"} {
 		if o.delays && o.given(name) {
-			return usagef("--%s is about locks: it does not go with --delays", name)
+			return usageErrorf("--%s is about locks: it does not go with --delays", name)
 		}
 	}
 	if locks.ParseOrder(o.sort).String() != o.sort {
-		return usagef("there is no order %s: want one of %s, each also with a - before it", text.Visible(o.sort),
+		return usageErrorf("there is no order %s: want one of %s, each also with a - before it", text.Visible(o.sort),
 			strings.Join(locks.Orders(), ", "))
 	}
 	return nil

@@ -72,10 +72,10 @@ func (o *operatorAction) check(v protocol.Verb) error {
 	if v.Info().MinReasonLength == 0 {
 		check = protocol.CheckNote
 	} else if o.reason == "" {
-		return usagef("give a --%s: it is kept in history and audit", why)
+		return usageErrorf("give a --%s: it is kept in history and audit", why)
 	}
 	if err := check(o.reason); err != nil {
-		return usagef("--%s: %w", why, err)
+		return usageErrorf("--%s: %w", why, err)
 	}
 	return nil
 }
@@ -88,12 +88,12 @@ func (o *operatorAction) read(ctx context.Context, s *session, name string) (met
 	case err != nil:
 		return doc, err
 	case len(doc.Fields) == 0 && len(l.Shares) == 0:
-		return doc, noLockf("nobody holds %s", text.Visible(name))
+		return doc, noLockErrorf("nobody holds %s", text.Visible(name))
 	case len(doc.Fields) == 0:
-		return doc, noLockf("nothing was done: %s is shared; name one of its holders: %s", text.Visible(name),
+		return doc, noLockErrorf("nothing was done: %s is shared; name one of its holders: %s", text.Visible(name),
 			namesOf(l.Holders(), func(r *metadata.Record) string { return r.Name }))
 	case o.uuid != "" && o.uuid != doc.UUID && !(o.uuid == noUUID && doc.Token == 0):
-		return doc, heldf("nothing was done: %s is not held by %s, but by %s", text.Visible(name),
+		return doc, heldErrorf("nothing was done: %s is not held by %s, but by %s", text.Visible(name),
 			text.Visible(o.uuid), s.describeHolder(&doc.Record))
 	}
 	return doc, nil
@@ -139,12 +139,12 @@ func (o *operatorAction) outcome(ctx context.Context, s *session, r *metadata.Re
 	case errors.Is(err, lockstore.ErrNoSpace):
 		return lockstore.ErrNoSpace
 	case errors.As(err, &changed) && changed.Current.Token == 0:
-		return noLockf("nothing was done: %s is no longer held", text.Visible(r.Name))
+		return noLockErrorf("nothing was done: %s is no longer held", text.Visible(r.Name))
 	case changed != nil && changed.Current.Token != r.Token:
-		return heldf("nothing was done: %s is held by %s now", text.Visible(r.Name),
+		return heldErrorf("nothing was done: %s is held by %s now", text.Visible(r.Name),
 			s.describeHolder(&changed.Current.Record))
 	case errors.Is(err, metadata.ErrChanged): // the same hold has changed, or the current one could not be read
-		return heldf("nothing was done: %s has changed meanwhile: look again", text.Visible(r.Name))
+		return heldErrorf("nothing was done: %s has changed meanwhile: look again", text.Visible(r.Name))
 	}
 	return s.explain(ctx, doing, err)
 }
@@ -189,16 +189,16 @@ func (m *markCommand) check() error {
 	facts := m.verb.Info()
 	switch {
 	case m.undo && (m.given(m.lengthFlag) || m.given(facts.ReasonField)):
-		return usagef("--%s takes neither --%s nor --%s", m.undoFlag, m.lengthFlag, facts.ReasonField)
+		return usageErrorf("--%s takes neither --%s nor --%s", m.undoFlag, m.lengthFlag, facts.ReasonField)
 	case m.lengthMissing != "" && m.length == 0:
-		return usagef("give --%s, %s", m.lengthFlag, m.lengthMissing)
+		return usageErrorf("give --%s, %s", m.lengthFlag, m.lengthMissing)
 	}
 	if facts.CheckDuration != nil {
 		if err := facts.CheckDuration(m.length); err != nil {
-			return usagef("--%s is %v: %w", m.lengthFlag, m.length, err)
+			return usageErrorf("--%s is %v: %w", m.lengthFlag, m.length, err)
 		}
 		if m.length%time.Second != 0 {
-			return usagef("--%s must be in whole seconds", m.lengthFlag)
+			return usageErrorf("--%s must be in whole seconds", m.lengthFlag)
 		}
 	}
 	return m.operatorAction.check(m.verb)

@@ -35,13 +35,13 @@ func (h *ownHold) flags(cmd *cobra.Command) {
 func (h *ownHold) parse(args []string, hint string) (err error) {
 	switch {
 	case h.uuid == "":
-		return usagef("give the --uuid of your hold%s", hint)
+		return usageErrorf("give the --uuid of your hold%s", hint)
 	case len(args) > 0:
 		h.name, err = h.names.parse(args[0])
 		return err
 	}
 	if h.name = os.Getenv(envName); h.name == "" {
-		return usagef("NAME is missing, and MUTEX_NAME is not set")
+		return usageErrorf("NAME is missing, and MUTEX_NAME is not set")
 	}
 	return nil
 }
@@ -76,9 +76,9 @@ func (s *session) holdError(ctx context.Context, doing string, err error) error 
 	case err == nil:
 		return nil
 	case isLost && lost.Holder == nil && lost.Certain:
-		return noLockf("%w", lost)
+		return noLockErrorf("%w", lost)
 	case isLost:
-		return heldf("%w", lost)
+		return heldErrorf("%w", lost)
 	}
 	return s.explain(ctx, doing, err)
 }
@@ -171,7 +171,7 @@ func (o *aliveOptions) extendable(ctx context.Context, s *session, lock *mutex.L
 		return fmt.Errorf("the record of %s has no readable auto_unlock_at to postpone",
 			text.Visible(doc.Name))
 	case o.hold == 0 && hasUnknownSpan(&doc.Record):
-		return usagef("the record does not say how long %s was taken for: give --for", text.Visible(doc.Name))
+		return usageErrorf("the record does not say how long %s was taken for: give --for", text.Visible(doc.Name))
 	}
 	return nil
 }

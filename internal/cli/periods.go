@@ -68,19 +68,19 @@ there is no period to forget.`,
 func (o *periodsOptions) parse(cmd *cobra.Command, args []string) (err error) {
 	switch {
 	case !o.reset && o.yes:
-		return usagef("--yes goes with --reset")
+		return usageErrorf("--yes goes with --reset")
 	case !o.reset:
 		return o.listing.parse(args, locks.AboutNames)
 	case len(args) != 1:
-		return usagef("--reset wants the NAME of one job")
+		return usageErrorf("--reset wants the NAME of one job")
 	case cmd.Flags().Changed("output"):
-		return usagef("--output does not go with --reset")
+		return usageErrorf("--output does not go with --reset")
 	}
 	if o.job, err = o.names.parseValid(args[0]); err != nil {
 		return err
 	}
 	if !o.yes && !o.app.interactive() {
-		return usagef("there is no terminal to ask on: give --yes")
+		return usageErrorf("there is no terminal to ask on: give --yes")
 	}
 	return nil
 }
@@ -159,7 +159,7 @@ func (o *periodsOptions) forget(ctx context.Context, s *session) error {
 	case err != nil: // an unreadable period can be forgotten, too
 		period.Note = err.Error()
 	case period.Start.IsZero():
-		return noLockf("no period of %s is used up", text.Visible(o.job))
+		return noLockErrorf("no period of %s is used up", text.Visible(o.job))
 	}
 	description := fmt.Sprintf("%s began %s, %s", text.Visible(o.job), timeText(period.Start, o.app.Now()),
 		text.Prose(period.Note))
@@ -224,16 +224,16 @@ func (p *periodFlags) check(t *takeFlags) error {
 	ticks := p.given.Changed("once-at")
 	switch {
 	case periods && ticks:
-		return usagef("--once-per and --once-at exclude each other")
+		return usageErrorf("--once-per and --once-at exclude each other")
 	case !periods && p.given.Changed("period-offset"):
-		return usagef("--period-offset goes with --once-per")
+		return usageErrorf("--period-offset goes with --once-per")
 	case !periods && !ticks && p.given.Changed("retry-on-error"):
-		return usagef("--retry-on-error goes with --once-per or --once-at")
+		return usageErrorf("--retry-on-error goes with --once-per or --once-at")
 	case p.skipStatus < 0 || p.skipStatus > 255:
-		return usagef("--skip-status is %d: it must be between 0 and 255", p.skipStatus)
+		return usageErrorf("--skip-status is %d: it must be between 0 and 255", p.skipStatus)
 	case (periods || ticks) && t.kind() != "":
-		return usagef("--once-per and --once-at run one command at a time, so they exclude --semaphore, --shared " +
-			"and --exclusive")
+		return usageErrorf("--once-per and --once-at run one command at a time, so they exclude --semaphore, " +
+			"--shared and --exclusive")
 	case periods:
 		return p.checkPeriods()
 	}
@@ -243,9 +243,9 @@ func (p *periodFlags) check(t *takeFlags) error {
 func (p *periodFlags) checkPeriods() error {
 	switch {
 	case p.every < jobs.MinPeriod || p.every > jobs.MaxPeriod:
-		return usagef("--once-per is %v: it must be between %v and %v", p.every, jobs.MinPeriod, jobs.MaxPeriod)
+		return usageErrorf("--once-per is %v: it must be between %v and %v", p.every, jobs.MinPeriod, jobs.MaxPeriod)
 	case p.offset < 0 || p.offset >= p.every:
-		return usagef("--period-offset is %v: it must be shorter than --once-per, which is %v, and not negative",
+		return usageErrorf("--period-offset is %v: it must be shorter than --once-per, which is %v, and not negative",
 			p.offset, p.every)
 	}
 	return nil

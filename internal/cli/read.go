@@ -106,7 +106,7 @@ func (s *session) read(ctx context.Context, name string) (lockstore.LockInfo, er
 func (s *session) get(ctx context.Context, name string) (metadata.FullRecord, error) {
 	l, err := s.read(ctx, name)
 	if err == nil && len(l.Record.Fields) == 0 {
-		err = noLockf("nobody holds %s", text.Visible(name))
+		err = noLockErrorf("nobody holds %s", text.Visible(name))
 	}
 	return l.Record, err
 }

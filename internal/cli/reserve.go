@@ -63,17 +63,17 @@ Exits with 3 if the lock was not free within --wait. Without --wait, reserve doe
 func (o *reserveOptions) check() error {
 	switch {
 	case o.hold == 0:
-		return usagef("give --for, how long to reserve the lock")
+		return usageErrorf("give --for, how long to reserve the lock")
 	case o.hold < time.Second:
-		return usagef("--for is %v: it must be at least 1s", o.hold)
+		return usageErrorf("--for is %v: it must be at least 1s", o.hold)
 	case o.purpose == "":
-		return usagef("give a --purpose: no program is there to ask what this lock is held for")
+		return usageErrorf("give a --purpose: no program is there to ask what this lock is held for")
 	case o.onceFor != "" && o.owner != "":
-		return usagef("--once-for names the owner: it excludes --owner")
+		return usageErrorf("--once-for names the owner: it excludes --owner")
 	case o.expect == 0 && !o.given.Changed("expect"):
 		o.expect = o.hold
 	case o.expect > o.hold:
-		return usagef("--expect is %v: it must not be longer than --for, which is %v: the alert comes before the "+
+		return usageErrorf("--expect is %v: it must not be longer than --for, which is %v: the alert comes before the "+
 			"auto-unlock", o.expect, o.hold)
 	}
 	o.owner = cmp.Or(o.owner, o.onceFor, operatorName())

@@ -164,10 +164,13 @@ func unknownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	cmd.SuggestionsMinimumDistance = 2
+	known := cobra.Command{SuggestionsMinimumDistance: 2}
+	for _, c := range cmd.Commands() { // cobra suggests only what runs, which the topics of help do not
+		known.AddCommand(&cobra.Command{Use: c.Name(), SuggestFor: c.SuggestFor, RunE: cmd.RunE})
+	}
 	mean := ""
-	if like := cmd.SuggestionsFor(args[0]); len(like) > 0 {
+	if like := known.SuggestionsFor(args[0]); len(like) > 0 {
 		mean = " (did you mean " + strings.Join(like, ", ") + "?)"
 	}
-	return usagef("there is no command %s%s", text.Visible(args[0]), mean)
+	return usageErrorf("there is no command %s%s", text.Visible(args[0]), mean)
 }

@@ -72,7 +72,7 @@ More: "mutexctl help exit-codes", and https://github.com/clustermutex/unlocker/b
 	f.BoolVarP(&a.quiet, "quiet", "q", false, "do not report that the lock is held or the period is used up")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if cmd.ArgsLenAtDash() != 1 {
-			return usagef("want the name, then --, then the command: mutexctl run NAME -- COMMAND%s",
+			return usageErrorf("want the name, then --, then the command: mutexctl run NAME -- COMMAND%s",
 				shellHint(args[1:]))
 		}
 		name, err := o.names.parseValid(args[0])
@@ -132,13 +132,13 @@ func (o *runOptions) checkTimes() error {
 	}
 	switch {
 	case o.autoUnlockAfter < 2*o.margin():
-		return usagef("--%s is %v, with a --grace of %v it must be at least %v", flag, o.autoUnlockAfter,
+		return usageErrorf("--%s is %v, with a --grace of %v it must be at least %v", flag, o.autoUnlockAfter,
 			o.grace, 2*o.margin())
 	case o.maxHold < o.autoUnlockAfter:
-		return usagef("--max-hold is %v: it must not be shorter than --auto-unlock-after, which is %v", o.maxHold,
+		return usageErrorf("--max-hold is %v: it must not be shorter than --auto-unlock-after, which is %v", o.maxHold,
 			o.autoUnlockAfter)
 	case o.maxHold < o.expect:
-		return usagef("--max-hold is %v: it must not be shorter than --expect, which is %v", o.maxHold, o.expect)
+		return usageErrorf("--max-hold is %v: it must not be shorter than --expect, which is %v", o.maxHold, o.expect)
 	}
 	return nil
 }

@@ -161,7 +161,7 @@ func (s *session) locksOf(process *metadata.Process, options []mutex.Option) (*m
 		RequestTimeout: s.app.etcd.RequestTimeout,
 	})
 	if err != nil {
-		return nil, usagef("%s", strings.TrimPrefix(err.Error(), "mutex: options: "))
+		return nil, usageErrorf("%s", strings.TrimPrefix(err.Error(), "mutex: options: "))
 	}
 	return locks, nil
 }

@@ -72,9 +72,9 @@ func (o *showOptions) run(ctx context.Context, s *session, name string) error {
 	case l.held() || len(others) > 0:
 		return nil
 	case len(l.Delays) > 0:
-		return noLockf("%s", s.delayText(name, l.Delays))
+		return noLockErrorf("%s", s.delayText(name, l.Delays))
 	}
-	return noLockf("nobody holds %s%s", text.Visible(name), note)
+	return noLockErrorf("nobody holds %s%s", text.Visible(name), note)
 }
 
 func (o *showOptions) print(l *lockInfo) error {
@@ -128,7 +128,7 @@ func (s *session) untilFree(ctx context.Context, name string, queueToo bool, sta
 	case ended == nil:
 		return failed
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return heldf("gave up waiting: %s", state)
+		return heldErrorf("gave up waiting: %s", state)
 	}
 	return ended
 }

@@ -59,10 +59,10 @@ func take[T any](ctx context.Context, s *session, name string, t *takeFlags, try
 func (t *takeFlags) checkWaiting(held *mutex.HeldError) error {
 	switch {
 	case waitsForItself(held, strings.Fields(protocol.Under(os.Getenv))):
-		return heldf("%s is held on behalf of this very command: waiting for it would never end",
+		return heldErrorf("%s is held on behalf of this very command: waiting for it would never end",
 			text.Visible(held.Name))
 	case t.wait.triesOnce():
-		return heldf("%w", held)
+		return heldErrorf("%w", held)
 	}
 	return nil
 }
@@ -75,9 +75,9 @@ func (s *session) takeError(ctx context.Context, name string, err error) error {
 		return nil
 	case isHeld && errors.Is(ctx.Err(), context.DeadlineExceeded):
 		held.Err = nil
-		return heldf("gave up waiting: %w", held)
+		return heldErrorf("gave up waiting: %w", held)
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return heldf("gave up waiting for %s", text.Visible(name))
+		return heldErrorf("gave up waiting for %s", text.Visible(name))
 	}
 	return s.explain(ctx, "take "+text.Visible(name), err)
 }

@@ -56,14 +56,15 @@ func (t *takeFlags) options(name string) ([]mutex.Option, error) {
 	}
 	if t.given.Changed("lock-delay") {
 		if t.lockDelay < 0 || t.lockDelay > metadata.MaxLockDelay {
-			return nil, usagef("--lock-delay is %v: it must be between 0 and %v", t.lockDelay, metadata.MaxLockDelay)
+			return nil, usageErrorf("--lock-delay is %v: it must be between 0 and %v", t.lockDelay,
+				metadata.MaxLockDelay)
 		}
 		options = append(options, mutex.LockDelay(t.lockDelay))
 	}
 	for _, pair := range t.attributes {
 		name, value, ok := strings.Cut(pair, "=")
 		if !ok {
-			return nil, usagef("--attr %s: want name=value", text.Visible(pair))
+			return nil, usageErrorf("--attr %s: want name=value", text.Visible(pair))
 		}
 		options = append(options, mutex.Attribute(name, value))
 	}
@@ -106,9 +107,9 @@ func (k *kindFlags) options(name string) ([]mutex.Option, error) {
 	kind := k.kind()
 	switch {
 	case kind == metadata.KindSemaphore && (k.shared || k.exclusive), k.shared && k.exclusive:
-		return nil, usagef("--semaphore, --shared and --exclusive exclude each other: give only one")
+		return nil, usageErrorf("--semaphore, --shared and --exclusive exclude each other: give only one")
 	case kind != metadata.KindSemaphore && k.given.Changed("weight"):
-		return nil, usagef("--weight is a number of permits: it goes with --semaphore")
+		return nil, usageErrorf("--weight is a number of permits: it goes with --semaphore")
 	case kind == "":
 		return nil, nil
 	}
@@ -123,11 +124,12 @@ func (k *kindFlags) options(name string) ([]mutex.Option, error) {
 	}
 	switch {
 	case k.semaphore < 1 || k.semaphore > mutex.MaxLimit:
-		return nil, usagef("--semaphore is %d: it must be between 1 and %d", k.semaphore, mutex.MaxLimit)
+		return nil, usageErrorf("--semaphore is %d: it must be between 1 and %d", k.semaphore, mutex.MaxLimit)
 	case k.weight < 1:
-		return nil, usagef("--weight is %d: it must be at least 1", k.weight)
+		return nil, usageErrorf("--weight is %d: it must be at least 1", k.weight)
 	case k.weight > k.semaphore:
-		return nil, usagef("--weight is %d, the semaphore has only %s", k.weight, text.Count(k.semaphore, "permit"))
+		return nil, usageErrorf("--weight is %d, the semaphore has only %s", k.weight,
+			text.Count(k.semaphore, "permit"))
 	}
 	return []mutex.Option{mutex.Semaphore(k.semaphore), mutex.Weight(k.weight)}, nil
 }
@@ -138,7 +140,7 @@ const maxReaders = 99_999
 // checkName returns an error for names that the library would refuse, before any request is sent.
 func (k *kindFlags) checkName(name string) error {
 	if lock, number, ok := metadata.ParseShare(name); ok {
-		return usagef("%s is the name of share %d of %s: leave out # and number", text.Visible(name),
+		return usageErrorf("%s is the name of share %d of %s: leave out # and number", text.Visible(name),
 			number, text.Visible(lock))
 	}
 	maxNumber := maxReaders
@@ -147,7 +149,7 @@ func (k *kindFlags) checkName(name string) error {
 	}
 	room := metadata.MaxNameBytes - len("#"+strconv.Itoa(maxNumber))
 	if len(name) > room {
-		return usagef("the lock name has %d bytes, at most %d leave room for the numbers of its holders",
+		return usageErrorf("the lock name has %d bytes, at most %d leave room for the numbers of its holders",
 			len(name), room)
 	}
 	return nil

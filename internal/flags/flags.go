@@ -45,6 +45,7 @@ func Etcd(fs *pflag.FlagSet) *etcdconn.Settings {
 	fs.StringVar(&s.PasswordFile, "etcd.password-file", "",
 		"`file` with the password of the etcd user; reread at every login")
 	fs.DurationVar(&s.RequestTimeout, "etcd.request-timeout", s.RequestTimeout, "timeout of one request to etcd")
+	Positive(fs, "etcd.request-timeout")
 	addEtcdctlVariables(fs, &s)
 	return &s
 }
@@ -72,6 +73,21 @@ func Locks(fs *pflag.FlagSet) *LockSettings {
 func EtcdLocks(fs *pflag.FlagSet, prefixes *[]string) {
 	fs.StringSliceVar(prefixes, "etcd-locks", nil,
 		"`prefix` of keys of other lock libraries, to show their locks, too; comma-separated or repeated")
+	f := fs.Lookup("etcd-locks")
+	f.Value = prefixList{f.Value}
+}
+
+// prefixList is the value of a flag with prefixes of keys.
+type prefixList struct{ pflag.Value }
+
+// Set adds prefixes. It refuses one that has only slashes, as that of the locks must not, either.
+func (l prefixList) Set(prefixes string) error {
+	for prefix := range strings.SplitSeq(prefixes, ",") {
+		if prefix != "" && strings.Trim(prefix, "/") == "" {
+			return errors.New("it must name the keys of a library, such as app/")
+		}
+	}
+	return l.Value.Set(prefixes)
 }
 
 // Log defines the flags for logging.

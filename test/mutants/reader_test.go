@@ -155,7 +155,7 @@ var readerSuites = []suite{
 		{"force-typed", `typed != doc.Name`, `false`, "TestScripts/terminal"},
 		{"force-yes", `case «o.yes && o.uuid == ""»:`, `false`, "TestScripts/force-unlock"},
 		{"force-terminal",
-			"«!o.yes && !o.app.interactive()»:\n\t\treturn usagef(\"there is no terminal to ask on: give --uuid",
+			"«!o.yes && !o.app.interactive()»:\n\t\treturn usageErrorf(\"there is no terminal to ask on: give --uuid",
 			`false`, "TestScripts/force-unlock"},
 		{"list-names", `case «o.format.String() == term.NameFormat»:`, `false`, "TestScripts/list"},
 		{"once-status", `isPeriod || isClock`, `false`, "TestScripts/once"},
