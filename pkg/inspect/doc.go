@@ -10,19 +10,12 @@
 //		fmt.Println(r.Name, r.Owner, r.Hostname, r.LockedAt, r.Purpose)
 //	}
 //
-// [Inspector.List] streams the records of any number of locks, [Inspector.Get] reads everything about one, and
-// [Inspector.Watch] follows one. [Inspector.ForceUnlock] ends the hold that the caller saw, and no other.
-//
 // Names, owners, purposes and attributes are text that other programs wrote: escape them. Times are by the holder's
 // clock; package staleness judges them.
 //
-// # Holds and shares
-//
 // A record is one hold. A plain lock has at most one holder; a semaphore or read-write lock may have several, whose
-// records are named after the lock with a number: "pool#2". List yields each record by itself; Get and Watch combine
-// the records of a lock.
+// records are named after the lock with a number: "pool#2". [Inspector.List] yields each record by itself;
+// [Inspector.Get] and [Inspector.Watch] combine the records of a lock.
 //
-// # Rights
-//
-// The etcd user needs to read the prefix. For ForceUnlock it needs to write there, too.
+// The etcd user needs to read the prefix. For [Inspector.ForceUnlock] it needs to write there, too.
 package inspect

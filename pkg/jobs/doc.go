@@ -1,39 +1,19 @@
 // Package jobs runs work under the locks of package mutex: once in each period ([OncePer]) or for each tick of a
 // schedule ([OnceAt]), step by step ([Pipeline]), and task by task ([Tasks]). Running work is shown on the dashboard,
-// like any holder of a lock.
-//
-//	ran, err := jobs.OncePer(ctx, locks, "daily-report", 24*time.Hour, sendReport)
-//
-//	report, err := jobs.Pipeline(ctx, locks, "release/1.4", []jobs.Step{
-//		{Name: "build", Run: build}, {Name: "publish", Run: publish},
-//	})
+// like any holder of a lock. Examples are in docs/client-jobs.md.
 //
 // # Tasks
 //
 // A set of tasks hands each task to one worker at a time and loses no task when a worker dies.
-//
-//	invoices, err := jobs.NewTasks(locks, "invoices", jobs.TaskOptions{MaxAttempts: 3})
-//	...
-//	added, err := invoices.Add(ctx, "2026-08/acme", `{"customer": 17}`)
-//	...
-//	taken, err := invoices.Take(ctx, 10)
-//	for _, task := range taken {
-//		state, note := jobs.StateDone, ""
-//		if err := send(task.Context(), task.Data()); err != nil {
-//			state, note = jobs.StateFailed, err.Error()
-//		}
-//		err = task.Finish(state, note)
-//	}
 //
 // A task has a state. [Tasks.Take] takes it from a state such as "new" to "in_progress", and [Task.Finish] from there
 // to one such as "done" or "failed"; [TaskOptions] say which transitions there are. Each change is made in the
 // transaction that takes or releases the lock of the task: a task in progress is one whose lock is held.
 //
 // When a worker dies, the unlocker auto-unlocks the lock of its task once its time is up. The task is still
-// "in_progress", but no worker holds it: it is stuck, and the next Take takes it again, as another attempt. So run an
-// unlocker, and choose durations as for any lock. A worker that was only paused and resumes after losing its task is
-// refused: Finish and [Task.Save] work only while the lock is held. What it writes elsewhere needs a fence; see
-// [Task.Token].
+// "in_progress", but no worker holds it: it is stuck, and the next Take takes it again, as another attempt. A worker
+// that was only paused and resumes after losing its task is refused: Finish and [Task.Save] work only while the lock is
+// held. What it writes elsewhere needs a fence; see [Task.Token].
 //
 // Attempts are counted until the task finishes in a state that is not a failure. A task that has reached
 // [TaskOptions].MaxAttempts is no longer taken, and [Tasks.List] shows it as exhausted, until [Tasks.Reset] is called.

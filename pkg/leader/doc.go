@@ -5,32 +5,14 @@
 //
 // [Lead] waits until this process leads and runs schedule. When the leadership is lost, the context of schedule ends,
 // and Lead becomes a candidate again. To resign, return. [Campaign] does the same by hand: it returns the lock, whose
-// Unlock resigns.
+// Unlock resigns. [Current] reads who leads now, and [Observe] follows it.
 //
 // While it leads, the process gives a sign of life every third of [Options].TTL, as long as [Options].Check succeeds. A
 // leader that dies is replaced after at most TTL plus the time that the unlocker takes to remove its lock; earlier if a
 // witness saw it die and the unlocker removes abandoned locks; and never if no unlocker removes any. A leader that
 // resigns is replaced within milliseconds.
 //
-// # Observing
-//
-// [Current] reads who leads now, and [Observe] follows it:
-//
-//	for r, err := range leader.Observe(ctx, inspector, "scheduler") {
-//		switch {
-//		case err != nil:
-//			log.Printf("the leader is unknown: %v", err)
-//		case r == nil:
-//			log.Print("nobody leads")
-//		default:
-//			log.Printf("%s on %s leads since %v; its address is %s", r.Owner, r.Hostname, r.LockedAt, leader.Address(r))
-//		}
-//	}
-//
-// # What it cannot promise
-//
-// That there are never two leaders. Like any lock, leadership may end while the process is not looking: see package
-// mutex. Once the context of a silent leader has ended, by its machine's clock, another may lead while writes of the
-// first are still in flight. Send the token of the lock with every write, or have etcd check its Guard:
-// mutex.FromContext finds the lock in the context of the work.
+// As with any lock, there may be two leaders for a moment: once the context of a silent leader has ended, another may
+// lead while writes of the first are still in flight. Send the token of the lock with every write, or have etcd check
+// its Guard: mutex.FromContext finds the lock in the context of the work.
 package leader

@@ -16,14 +16,8 @@
 //     and leases behave as in a real etcd, against which a test compares them. It has no users, no space limit and no
 //     failures except [Server.Disconnect].
 //
-// The lock client is the real one in both cases. A fake would do what its author expects; such tests are about what the
-// client really does when the lock is lost.
-//
-// [Server.Hold] is another process; [Server.ForceUnlock], [Server.Expire] and [Server.RemoveAbandoned] take a lock away
-// during the work; with [Server.Disconnect], etcd is unreachable.
+// The lock client is the real one in both cases.
 //
 // Everything ends with the test. Failures are reported to the test that created the server, so call the methods from
-// that test's goroutine.
-//
-// The package contains etcd's server: import it in tests only.
+// that test's goroutine. The package contains etcd's server: import it in tests only.
 package locktest
