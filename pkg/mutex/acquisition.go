@@ -243,7 +243,7 @@ func (a *acquisition) newHandle(p proposal, record string, token int64, autoUnlo
 	case a.queue.position.Revision != 0 && !a.set.kind.shared(): // the ticket stays, marked as holding
 		l.origin.lease = lease
 	case lease != nil && l.origin.cancel != nil:
-		c.leases.drop(lease, a.draft.UUID)
+		c.leases.drop(lease)
 	case lease != nil:
 		c.leases.giveBack(lease)
 	}
@@ -285,15 +285,11 @@ func (a *acquisition) abandon() { a.nextAttempt(true) }
 // nextAttempt gives up whatever this attempt has in the queue, and what its requests may still commit if it is to be
 // cancelled, in the background. It begins another attempt with a new uuid.
 func (a *acquisition) nextAttempt(cancel bool) {
-	lease := a.queue.lease
-	if lease != nil {
-		a.c.leaveLater(a.lock, a.draft.UUID)
+	if a.queue.lease != nil {
+		a.c.leaveLater(a.lock, a.draft.UUID, a.queue.lease)
 	}
 	if cancel {
 		a.cancelLater()
-	}
-	if lease != nil {
-		a.c.leases.drop(lease, a.draft.UUID) // and with it, requests still in flight
 	}
 	a.queue = queueEntry{}
 	a.indeterminate = false

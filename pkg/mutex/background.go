@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -90,18 +89,17 @@ const (
 	maxCleaners = 8
 )
 
-// cleanups are requests that no caller waits for. They are repeated in the background until etcd's answer is definite:
-// a few at a time, and those of one attempt in sequence. There are goroutines only while there is work.
-type cleanups struct {
+// cleanupQueue has the requests that no caller waits for. They are repeated in the background, a few at a time, until
+// etcd's answer is definite. There are goroutines only while there is work.
+type cleanupQueue struct {
 	logger
 	background *background
 	ctx        context.Context // ends when the client is closed
 
 	mu       sync.Mutex
-	list     []cleanup
-	cleaners int             // goroutines
-	busy     map[string]bool // the attempts whose cleanups are under way
-	idle     chan struct{}   // closed when the last goroutine ends; nil when there is none
+	waiting  []cleanup
+	cleaners int           // goroutines, each with one cleanup
+	idle     chan struct{} // closed when the last goroutine ends; nil when there is none
 }
 
 type cleanup struct {
@@ -110,93 +108,85 @@ type cleanup struct {
 	run        func(context.Context) error // nil when the outcome is definite
 }
 
-// later runs do in the background until it succeeds, but makes no attempt after ttl.
-func (w *cleanups) later(lock, uuid string, ttl time.Duration, run func(context.Context) error) {
+// later runs a cleanup in the background until it succeeds, but makes no attempt after ttl.
+func (q *cleanupQueue) later(lock, uuid string, ttl time.Duration, run func(context.Context) error) {
 	do := cleanup{lock: lock, uuid: uuid, until: time.Now().Add(ttl), run: run}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if len(w.list) >= maxCleanups {
-		w.giveUp(w.list[0], errors.New("too many requests without an answer"))
-		w.list = w.list[1:]
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.waiting) >= maxCleanups {
+		q.giveUp(q.waiting[0], errors.New("too many requests without an answer"))
+		q.waiting = q.waiting[1:]
 	}
-	w.list = append(w.list, do)
-	if w.cleaners == maxCleaners || w.busy[do.uuid] {
+	q.waiting = append(q.waiting, do)
+	if q.cleaners == maxCleaners {
 		return
 	}
-	if !w.background.spawn(w.work) {
-		if w.cleaners == 0 {
-			w.giveUp(do, ErrClosed)
-			w.list = nil
+	if !q.background.spawn(q.work) {
+		if q.cleaners == 0 {
+			q.giveUp(do, ErrClosed)
+			q.waiting = nil
 		}
 		return
 	}
-	w.cleaners++
-	if w.idle == nil {
-		w.idle = make(chan struct{})
+	q.cleaners++
+	if q.idle == nil {
+		q.idle = make(chan struct{})
 	}
 }
 
-func (w *cleanups) work() {
-	do, ok := w.next("")
-	for failed := 0; ok; do, ok = w.next(do.uuid) {
-		ctx, cancel := context.WithTimeout(w.ctx, cleanupTimeout)
+func (q *cleanupQueue) work() {
+	failed := 0
+	for do, ok := q.next(); ok; do, ok = q.next() {
+		ctx, cancel := context.WithTimeout(q.ctx, cleanupTimeout)
 		err := do.run(ctx)
 		cancel()
 		switch {
 		case err == nil:
-			w.log(slog.LevelDebug, "cleaned up", slog.String("lock", do.lock), slog.String("uuid", do.uuid))
+			q.log(slog.LevelDebug, "cleaned up", slog.String("lock", do.lock), slog.String("uuid", do.uuid))
 			failed = 0
 		case time.Now().After(do.until):
-			w.giveUp(do, err)
+			q.giveUp(do, err)
 		default:
-			w.again(do)
-			etcdretry.Sleep(w.ctx, etcdretry.Backoff(failed))
+			etcdretry.Sleep(q.ctx, etcdretry.Backoff(failed))
 			failed++
+			q.again(do)
 		}
 	}
 }
 
-func (w *cleanups) giveUp(do cleanup, err error) {
-	w.log(slog.LevelWarn, "not cleaned up: what is left will be auto-unlocked",
+func (q *cleanupQueue) giveUp(do cleanup, err error) {
+	q.log(slog.LevelWarn, "not cleaned up: what is left will be auto-unlocked",
 		slog.String("lock", do.lock), slog.String("uuid", do.uuid), slog.Any("error", err))
 }
 
-// next takes the oldest cleanup whose attempt has none under way, or ends the goroutine. done is the attempt whose
-// cleanup the goroutine has just finished.
-func (w *cleanups) next(done string) (cleanup, bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	delete(w.busy, done)
-	i := slices.IndexFunc(w.list, func(c cleanup) bool { return !w.busy[c.uuid] })
-	if i < 0 || w.ctx.Err() != nil {
-		if w.cleaners--; w.cleaners == 0 {
-			close(w.idle)
-			w.idle = nil
+// next takes the oldest cleanup, or ends the goroutine.
+func (q *cleanupQueue) next() (cleanup, bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.waiting) == 0 || q.ctx.Err() != nil {
+		if q.cleaners--; q.cleaners == 0 {
+			close(q.idle)
+			q.idle = nil
 		}
 		return cleanup{}, false
 	}
-	do := w.list[i]
-	copy(w.list[1:i+1], w.list[:i])
-	w.list = w.list[1:]
-	if w.busy == nil {
-		w.busy = map[string]bool{}
-	}
-	w.busy[do.uuid] = true
+	do := q.waiting[0]
+	q.waiting = q.waiting[1:]
 	return do, true
 }
 
 // again puts a cleanup back at the end, so that one that fails does not delay the others.
-func (w *cleanups) again(do cleanup) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.list = append(w.list, do)
+func (q *cleanupQueue) again(do cleanup) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.waiting = append(q.waiting, do)
 }
 
 // drain waits until no cleanup is left or ctx ends, and returns how many are left.
-func (w *cleanups) drain(ctx context.Context) int {
-	w.mu.Lock()
-	idle := w.idle
-	w.mu.Unlock()
+func (q *cleanupQueue) drain(ctx context.Context) int {
+	q.mu.Lock()
+	idle := q.idle
+	q.mu.Unlock()
 	if idle == nil {
 		return 0
 	}
@@ -205,9 +195,9 @@ func (w *cleanups) drain(ctx context.Context) int {
 		return 0
 	case <-ctx.Done():
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return len(w.list) + len(w.busy)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.waiting) + q.cleaners
 }
 
 // silentAfter is how long etcd must leave all requests of a client unanswered before that is logged.

@@ -80,10 +80,10 @@ type Client struct {
 	cancelWaits context.CancelCauseFunc
 	retry       *etcdretry.Client
 
-	cleanups   *cleanups
-	tombstones *tombstones // of what was cancelled
-	releases   *tombstones // of releases with the caller's own writes
-	leases     *leases
+	cleanups   *cleanupQueue
+	tombstones *tombstoneWriter // of what was cancelled
+	releases   *tombstoneWriter // of releases with the caller's own writes
+	leases     *leasePool
 	holds      sync.Map // of uuid to *Lock
 }
 
@@ -115,10 +115,10 @@ func New(etcd *clientv3.Client, o Options) (*Client, error) {
 	})
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	c.waitCtx, c.cancelWaits = context.WithCancelCause(c.ctx)
-	c.cleanups = &cleanups{logger: c.logger, background: &c.background, ctx: c.ctx}
-	c.leases = &leases{etcd: etcd, retry: c.retry, ctx: c.ctx, background: &c.background, cleanups: c.cleanups}
-	c.tombstones = &tombstones{retry: c.retry, ttl: protocol.CancelledTTL}
-	c.releases = &tombstones{retry: c.retry, ttl: releaseTTL}
+	c.cleanups = &cleanupQueue{logger: c.logger, background: &c.background, ctx: c.ctx}
+	c.leases = &leasePool{etcd: etcd, retry: c.retry, ctx: c.ctx, background: &c.background, cleanups: c.cleanups}
+	c.tombstones = &tombstoneWriter{retry: c.retry, ttl: protocol.CancelledTTL}
+	c.releases = &tombstoneWriter{retry: c.retry, ttl: releaseTTL}
 	if _, err := c.Internals().Draft("check"); err != nil {
 		return nil, fmt.Errorf("mutex: options: %w", err)
 	}
@@ -256,11 +256,15 @@ func (c *Client) cancelClaim(ctx context.Context, lock string, k kind, uuid stri
 	return err
 }
 
-// leaveLater is leave in the background, for an attempt whose lease is revoked afterwards.
-func (c *Client) leaveLater(lock, uuid string) {
+// leaveLater is leave in the background. Then it revokes the lease of the attempt, so that etcd refuses its requests
+// that are still in flight.
+func (c *Client) leaveLater(lock, uuid string, l *lease) {
+	l.stop()
 	c.cleanups.later(lock, uuid, protocol.TicketTTL, func(ctx context.Context) error {
-		_, err := c.leave(ctx, lock, uuid)
-		return err
+		if _, err := c.leave(ctx, lock, uuid); err != nil {
+			return err
+		}
+		return c.leases.revoke(ctx, l)
 	})
 }
 

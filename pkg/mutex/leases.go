@@ -35,12 +35,13 @@ type lease struct {
 	once  sync.Once       // revoke
 }
 
-type leases struct {
+// leasePool has the leases of a client.
+type leasePool struct {
 	etcd       *clientv3.Client
 	retry      *etcdretry.Client
 	ctx        context.Context // ends when the client is closed
 	background *background
-	cleanups   *cleanups
+	cleanups   *cleanupQueue
 
 	all   sync.Map // of *lease
 	mu    sync.Mutex
@@ -50,7 +51,7 @@ type leases struct {
 }
 
 // takeIdle returns an idle lease, or nil.
-func (p *leases) takeIdle() *lease {
+func (p *leasePool) takeIdle() *lease {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for n := len(p.idle); n > 0; n-- {
@@ -66,7 +67,7 @@ func (p *leases) takeIdle() *lease {
 }
 
 // grant gets a lease from etcd and keeps it alive.
-func (p *leases) grant(ctx context.Context) (*lease, error) {
+func (p *leasePool) grant(ctx context.Context) (*lease, error) {
 	id, err := p.retry.Grant(ctx, protocol.TicketTTL)
 	if err != nil {
 		return nil, fmt.Errorf("join the queue: %w", err)
@@ -74,7 +75,7 @@ func (p *leases) grant(ctx context.Context) (*lease, error) {
 	return p.keepAlive(id)
 }
 
-func (p *leases) keepAlive(id clientv3.LeaseID) (*lease, error) {
+func (p *leasePool) keepAlive(id clientv3.LeaseID) (*lease, error) {
 	ctx, stop := context.WithCancel(p.ctx)
 	alive, err := p.etcd.KeepAlive(ctx, id)
 	if err != nil {
@@ -97,7 +98,7 @@ func (p *leases) keepAlive(id clientv3.LeaseID) (*lease, error) {
 }
 
 // giveBack keeps a lease that has no keys attached for the next wait.
-func (p *leases) giveBack(l *lease) {
+func (p *leasePool) giveBack(l *lease) {
 	if l.ctx.Err() != nil {
 		return // revoked, or about to be
 	}
@@ -110,7 +111,7 @@ func (p *leases) giveBack(l *lease) {
 }
 
 // keep makes a lease idle, unless the client is closing.
-func (p *leases) keep(l *lease) (kept bool) {
+func (p *leasePool) keep(l *lease) (kept bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.ended {
@@ -125,11 +126,11 @@ func (p *leases) keep(l *lease) (kept bool) {
 }
 
 // dropIdle revokes the leases that have been idle for too long.
-func (p *leases) dropIdle() {
+func (p *leasePool) dropIdle() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for len(p.idle) > 0 && time.Since(p.idle[0].since) >= idleTTL {
-		p.drop(p.idle[0], "")
+		p.drop(p.idle[0])
 		p.idle = p.idle[1:]
 	}
 	p.timer = nil
@@ -138,16 +139,15 @@ func (p *leases) dropIdle() {
 	}
 }
 
-// drop revokes a lease in the background, with all keys that are or may still become attached to it, after other
-// cleanups of the attempt with this uuid.
-func (p *leases) drop(l *lease, uuid string) {
+// drop revokes a lease in the background, with all keys that are or may still become attached to it.
+func (p *leasePool) drop(l *lease) {
 	l.once.Do(func() {
 		l.stop()
-		p.cleanups.later("", uuid, protocol.TicketTTL, func(ctx context.Context) error { return p.revoke(ctx, l) })
+		p.cleanups.later("", "", protocol.TicketTTL, func(ctx context.Context) error { return p.revoke(ctx, l) })
 	})
 }
 
-func (p *leases) revoke(ctx context.Context, l *lease) error {
+func (p *leasePool) revoke(ctx context.Context, l *lease) error {
 	l.stop()
 	ctx, cancel := context.WithTimeout(ctx, p.retry.AttemptTimeout(ctx))
 	defer cancel()
@@ -161,7 +161,7 @@ func (p *leases) revoke(ctx context.Context, l *lease) error {
 
 // close revokes all leases, so that no waiter is delayed by them. If etcd does not answer, the rest expire. A hold
 // needs no lease: without the holder's ticket, the next in the queue waits for the lock itself.
-func (p *leases) close(ctx context.Context) {
+func (p *leasePool) close(ctx context.Context) {
 	p.mu.Lock()
 	p.ended = true
 	p.idle = nil
@@ -189,9 +189,9 @@ func (p *leases) close(ctx context.Context) {
 	revokers.Wait()
 }
 
-// tombstones are keys under the uuids of acquisitions that must not be committed any more. Many share one lease, which
-// keeps each for at least ttl.
-type tombstones struct {
+// tombstoneWriter writes keys under the uuids of acquisitions that must not be committed any more. Many share one lease,
+// which keeps each for at least ttl.
+type tombstoneWriter struct {
 	retry *etcdretry.Client
 	ttl   time.Duration
 
@@ -201,7 +201,7 @@ type tombstones struct {
 }
 
 // grant returns a lease for tombstones. Concurrent calls may each make one.
-func (t *tombstones) grant(ctx context.Context) (clientv3.LeaseID, error) {
+func (t *tombstoneWriter) grant(ctx context.Context) (clientv3.LeaseID, error) {
 	const shared = time.Minute
 	asked := time.Now()
 	t.mu.Lock()
@@ -223,7 +223,7 @@ func (t *tombstones) grant(ctx context.Context) (clientv3.LeaseID, error) {
 
 // send commits a transaction that leaves a tombstone, and repeats it until its outcome is known, it is refused or ctx
 // ends.
-func (t *tombstones) send(ctx context.Context,
+func (t *tombstoneWriter) send(ctx context.Context,
 	txn func(clientv3.LeaseID) locktxn.Txn) (r etcdretry.Response, err error) {
 	for n, indeterminate := 0, false; ; n++ {
 		lease, err := t.grant(ctx)
@@ -244,7 +244,7 @@ func (t *tombstones) send(ctx context.Context,
 }
 
 // forget makes the next tombstone get another lease, because this one is gone.
-func (t *tombstones) forget(lease clientv3.LeaseID) {
+func (t *tombstoneWriter) forget(lease clientv3.LeaseID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.lease == lease {

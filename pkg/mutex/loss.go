@@ -146,7 +146,7 @@ func (l *Lock) finish(cause error) (first bool) {
 		l.detach()
 	}
 	if l.origin.lease != nil && cause != ErrUnlocked {
-		l.c.leases.drop(l.origin.lease, l.held.UUID) // so that the next in the queue need not wait for this process
+		l.c.leases.drop(l.origin.lease) // so that the next in the queue need not wait for this process
 	}
 	return true
 }

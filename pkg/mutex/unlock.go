@@ -125,7 +125,7 @@ func (l *Lock) freeLease(definite bool) {
 	case definite && l.origin.cancel == nil:
 		l.c.leases.giveBack(l.origin.lease)
 	default:
-		l.c.leases.drop(l.origin.lease, l.held.UUID)
+		l.c.leases.drop(l.origin.lease)
 	}
 }
 

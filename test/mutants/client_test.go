@@ -107,7 +107,7 @@ var clientSuites = []suite{
 		{"release-given-up", `time.Now().After(do.until)`, `false`, "TestCleanupEventuallyGivesUp"},
 		{"release-loss-told", `first = «l.cause == nil»`, `true`, "TestHooksReportTheLifeOfALock"},
 		// Limits of what is kept, written and waited for.
-		{"bound-cleaners", `w.cleaners == maxCleaners`, `false`, "TestCleanupsAreLimitedInNumber"},
+		{"bound-cleaners", `q.cleaners == maxCleaners`, `false`, "TestCleanupsAreLimitedInNumber"},
 		{"bound-attempt", `o.AttemptTimeout > maxAttemptTimeout`, `false`, "TestBadClientOptionsAreRefused"},
 		{"bound-margin", `s.safetyMargin >= s.autoUnlockAfter`, `false`,
 			"TestBadOptionsAreRefusedBeforeSending"},
