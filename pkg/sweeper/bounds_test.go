@@ -17,13 +17,3 @@ func TestRemovalsAreForgottenWithoutScrapes(t *testing.T) {
 		t.Errorf("%d removals are remembered, want %d", n, maxUnlocked)
 	}
 }
-
-func TestScanFindsDeathsBeyondTheRememberedOnes(t *testing.T) {
-	s := &Sweeper{nextScan: time.Hour, wakeUp: make(chan struct{}, 1)}
-	for range 2 * maxDeaths {
-		s.HolderDied("a")
-	}
-	if s.queueDeaths(); s.nextScan != 0 {
-		t.Errorf("the next scan is at %v", s.nextScan)
-	}
-}

@@ -146,7 +146,9 @@ func TestClockVerification(t *testing.T) {
 			n := s.join(t, func(n *node, cfg *sweeper.Config) {
 				cfg.Policy.ClockSkew = 100 * time.Millisecond
 				cfg.Offsets = func(context.Context) []time.Duration { return c.members(n) }
-				cfg.Peers = c.peers
+				if c.peers != nil {
+					cfg.Peers = c.peers
+				}
 			})
 			s.wait(c.after)
 			n.must(t, func(s sweeper.Status) bool {

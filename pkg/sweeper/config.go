@@ -2,7 +2,6 @@ package sweeper
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -26,7 +25,7 @@ const (
 	DryRun     Mode = "dry-run"     // logs once that it would remove it
 )
 
-// Config connects a sweeper to its environment. All functions may be called concurrently.
+// Config connects a sweeper to its environment. All functions are required, and may be called concurrently.
 type Config struct {
 	ID       string // of this process; unique, also across its restarts
 	Hostname string
@@ -53,49 +52,25 @@ type Config struct {
 	// removals: nil = removed, [metadata.ErrChanged] = not removed because the hold changed, any other = unknown.
 	Remove func(context.Context, []lockrecord.Removal) []error
 
-	// Peers returns the other unlockers; optional. This one may be among them. One whose record was not watched
-	// arriving does not count.
+	// Peers returns the other unlockers. This one may be among them. One whose record was not watched arriving does not
+	// count.
 	Peers func() []protocol.Unlocker
-	// Offsets asks the members of etcd for the time and returns how far each clock is ahead of ours; optional.
+	// Offsets asks the members of etcd for the time and returns how far each clock is ahead of ours.
 	Offsets func(context.Context) []time.Duration
-	// Queues returns the waiters by lock; optional, together with RemoveTicket.
+	// Queues returns the waiters by lock.
 	Queues func() map[string][]metadata.Waiter
 	// RemoveTicket removes the ticket if its create revision is still the waiter's Place; otherwise it returns
 	// [metadata.ErrChanged].
 	RemoveTicket func(context.Context, metadata.Waiter) error
 
-	// Attributes are the attributes of the removed lock that become labels of the metric of removal times; optional.
-	Attributes []string
-	// Now is the wall clock; default time.Now.
-	Now func() time.Time
-	Log zerolog.Logger
-}
-
-func (c *Config) setDefaults() {
-	if c.Now == nil {
-		c.Now = time.Now
-	}
-	if c.Peers == nil {
-		c.Peers = func() []protocol.Unlocker { return nil }
-	}
-	if c.Offsets == nil {
-		c.Offsets = func(context.Context) []time.Duration { return nil }
-	}
-	if c.Queues == nil {
-		c.Queues = func() map[string][]metadata.Waiter { return nil }
-	}
+	Attributes []string         // of a removed lock that become labels of the metric of removal times
+	Now        func() time.Time // the wall clock
+	Log        zerolog.Logger
 }
 
 func (c *Config) check() error {
-	switch {
-	case !slices.Contains([]Mode{AlertOnly, AutoUnlock, DryRun}, c.Mode):
+	if !slices.Contains([]Mode{AlertOnly, AutoUnlock, DryRun}, c.Mode) {
 		return fmt.Errorf("Mode is %q: want %s, %s or %s", c.Mode, AlertOnly, AutoUnlock, DryRun)
-	case c.ID == "":
-		return errors.New("the sweeper has no id")
-	case c.Locks == nil || c.Lock == nil || c.Clock == nil || c.Fresh == nil || c.Announce == nil || c.Remove == nil:
-		return errors.New("the sweeper is not connected: Locks, Lock, Clock, Fresh, Announce and Remove are required")
-	case (c.Queues == nil) != (c.RemoveTicket == nil):
-		return errors.New("the sweeper is not connected: Queues and RemoveTicket need each other")
 	}
 	if err := lockrecord.CheckExclude(c.Exclude); err != nil {
 		return fmt.Errorf("the names to exclude: %w", err)

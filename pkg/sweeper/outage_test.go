@@ -2,12 +2,9 @@ package sweeper_test
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"testing"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -177,14 +174,14 @@ func TestLastGapIsAnnounced(t *testing.T) {
 }
 
 // A read-only role is refused from the first write on, during the gap after the start.
-func TestFailedWritesAreLoggedAtOnceThenRarely(t *testing.T) {
+func TestFailedWritesAreLoggedAtOnceAndOnce(t *testing.T) {
 	simulate(t, func(t *testing.T, s *store) {
 		s.set(func() { s.readOnly = true })
 		n := s.join(t)
 		s.wait(2 * time.Second)
 		n.mustLog(t, 1, gap, "cause", "etcd takes no writes", "detail", errNoSpace.Error())
 		s.wait(25 * time.Minute)
-		n.mustLog(t, 3, gap)
+		n.mustLog(t, 1, gap)
 		n.mustLog(t, 0, "the gap is over")
 		s.recover()
 		s.wait(3 * time.Second)
@@ -212,49 +209,4 @@ func TestShutdownIsNotAGap(t *testing.T) {
 		n.leave()
 		n.mustLog(t, 0, gap)
 	})
-}
-
-// A scan of many locks sends batches meanwhile and learns their outcomes. A failed removal is retried after a second,
-// not only when the next scan finds it.
-func TestFailuresDuringAScanAreRetriedSoon(t *testing.T) {
-	t.Parallel()
-	longest := time.Duration(0)
-	for _, offset := range []time.Duration{0, 2500 * time.Millisecond, 4500 * time.Millisecond} { // scans are 5 s apart
-		simulate(t, func(t *testing.T, s *store) {
-			for i := range 5800 { // locks that alert, before and after those that are due
-				s.take(fmt.Sprintf("%c-%05d", "az"[min(1, i/2000)], i), 0, time.Hour)
-			}
-			for i := range 400 {
-				s.take(fmt.Sprintf("due-%03d", i), 0, 40*time.Second+offset)
-				s.broken[fmt.Sprintf("due-%03d", i)] = errors.New("try again")
-			}
-			tries := map[string][]time.Time{}
-			s.join(t, func(n *node, c *sweeper.Config) {
-				c.Remove = func(ctx context.Context, removals []lockrecord.Removal) []error {
-					time.Sleep(300 * time.Millisecond)
-					errs := n.store.remove(ctx, removals)
-					n.store.mu.Lock()
-					defer n.store.mu.Unlock()
-					for _, r := range removals {
-						tries[r.Record.Name] = append(tries[r.Record.Name], time.Now())
-						delete(n.store.broken, r.Record.Name)
-					}
-					return errs
-				}
-			})
-			s.wait(time.Minute)
-			for name, at := range tries {
-				if len(at) != 2 {
-					t.Fatalf("%s was tried %d times", name, len(at))
-				}
-				longest = max(longest, at[1].Sub(at[0]))
-			}
-			if len(s.removed) != 400 {
-				t.Fatalf("%d locks were removed", len(s.removed))
-			}
-		})
-	}
-	if longest > 4*time.Second {
-		t.Errorf("the longest time between two tries is %v", longest)
-	}
 }

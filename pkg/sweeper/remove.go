@@ -1,7 +1,6 @@
 package sweeper
 
 import (
-	"container/heap"
 	"context"
 	"errors"
 	"fmt"
@@ -91,7 +90,7 @@ func (s *Sweeper) removeDue(ctx context.Context) {
 func (s *Sweeper) removeBatch(ctx context.Context) bool {
 	size, pending := s.brake.limits()
 	s.awaitCommits(pending - 1)
-	if ctx.Err() != nil || s.soon.Len()+s.due.Len() == 0 || s.brake.on && s.cfg.Clock() < s.brake.next {
+	if ctx.Err() != nil || len(s.soon)+len(s.due) == 0 || s.brake.on && s.cfg.Clock() < s.brake.next {
 		return false
 	}
 	c, now := s.conditions()
@@ -102,17 +101,16 @@ func (s *Sweeper) removeBatch(ctx context.Context) bool {
 	return len(batch) > 0
 }
 
-// nextBatch takes up to size due locks from the queue and decides again about each, with its current record.
+// nextBatch takes up to size due candidates and decides again about each, with its current record.
 func (s *Sweeper) nextBatch(c staleness.Conditions, now staleness.Moment, size int) []dueLock {
-	for s.soon.Len() > 0 && s.soon[0].at <= now.Mono {
-		heap.Push(&s.due, heap.Pop(&s.soon))
-	}
+	s.takeDue(now.Mono)
 	var batch []dueLock
-	for len(batch) < size && s.due.Len() > 0 {
-		next := heap.Pop(&s.due).(candidate)
+	for len(batch) < size && len(s.due) > 0 {
+		next := s.due[0]
+		s.due = s.due[1:]
 		r := s.cfg.Lock(next.lock)
-		if r == nil || slices.ContainsFunc(batch, func(d dueLock) bool { return d.record.Name == r.Name }) {
-			continue // gone, or queued by a scan and by its holder's death
+		if r == nil {
+			continue
 		}
 		d := staleness.Decide(r, s.cfg.Policy, c, now)
 		at := max(d.At, s.lastAttempt(r).next)
@@ -129,13 +127,22 @@ func (s *Sweeper) nextBatch(c staleness.Conditions, now staleness.Moment, size i
 	return batch
 }
 
+// takeDue moves the candidates whose moment has come from soon to due.
+func (s *Sweeper) takeDue(now time.Duration) {
+	n, _ := slices.BinarySearchFunc(s.soon, now+1, compareMoment)
+	if n == 0 {
+		return
+	}
+	s.due = append(s.due, s.soon[:n]...)
+	s.soon = s.soon[n:]
+	slices.SortFunc(s.due, func(a, b candidate) int { return a.deadline.Compare(b.deadline) })
+}
+
 // requeue queues a candidate again, unless the next scan comes first and finds it anyway.
 func (s *Sweeper) requeue(c candidate) {
 	if c.at <= s.nextScan+s.scanInterval() {
-		heap.Push(&s.soon, c)
-		if s.scanning {
-			s.retries = append(s.retries, c)
-		}
+		i, _ := slices.BinarySearchFunc(s.soon, c.at, compareMoment)
+		s.soon = slices.Insert(s.soon, i, c)
 	}
 }
 
@@ -237,49 +244,6 @@ func (s *Sweeper) recordFailure(r *metadata.Record, err error, now staleness.Mom
 	s.metrics.removals.WithLabelValues("error").Inc()
 	addRecord(s.cfg.Log.Error(), r).Str("result", "error").Str("reason", text.Visible(err.Error())).
 		Int("failures", failures).Stringer("retry_in", wait).Msg("lock not removed")
-}
-
-// maxDeaths bounds the locks that are looked up by name; a scan finds any number.
-const maxDeaths = 10_000
-
-// HolderDied reports that the holder of the lock is now proven to have ended, so that the sweeper looks at it without
-// waiting for the next scan. It does not block.
-func (s *Sweeper) HolderDied(lock string) {
-	s.mu.Lock()
-	if len(s.deaths) <= maxDeaths {
-		s.deaths = append(s.deaths, lock)
-	}
-	s.mu.Unlock()
-	select {
-	case s.wakeUp <- struct{}{}:
-	default:
-	}
-}
-
-// queueDeaths queues the locks whose holders were proven dead.
-func (s *Sweeper) queueDeaths() {
-	s.mu.Lock()
-	deaths := s.deaths
-	s.deaths = nil
-	s.mu.Unlock()
-	if len(deaths) > maxDeaths {
-		s.nextScan = 0
-		return
-	}
-	c, now := s.conditions()
-	if c.AlertOnly || !c.NeverWentBack || !s.cfg.Policy.UnlockAbandoned {
-		return
-	}
-	for _, name := range deaths {
-		r := s.cfg.Lock(name)
-		if r == nil || !r.ProvenDead() {
-			continue
-		}
-		d := staleness.Decide(r, s.cfg.Policy, c, now)
-		heap.Push(&s.soon, candidate{
-			at: max(d.At, s.lastAttempt(r).next), deadline: s.dueAt(staleness.Judge(r, s.cfg.Policy, now)), lock: name,
-		})
-	}
 }
 
 // The brake engages if more than half of all locks, and more than brakeAbove, are due within brakeWithin: a clock, a

@@ -1,9 +1,10 @@
 package sweeper
 
 import (
-	"container/heap"
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/protocol"
@@ -22,24 +23,17 @@ type findings struct {
 	brake    bool
 }
 
-// scanChunk is the number of locks after which a scan pauses to remove locks that have become due.
-const scanChunk = 2000
-
 // scan judges every lock: it counts what is held back, logs locks that started to alert, and queues locks that may
 // become removable soon.
-func (s *Sweeper) scan(ctx context.Context, c staleness.Conditions, now staleness.Moment) {
-	s.scanning = true
-	defer func() { s.scanning = false }()
+func (s *Sweeper) scan(c staleness.Conditions, now staleness.Moment) {
 	f := findings{heldBack: map[staleness.Rule]int{}}
 	alerting := make(map[string]int64, len(s.alerting))
 	horizon := now.Mono + 2*s.scanInterval()
-	soon := make(queue, 0, len(s.soon))
+	soon := make([]candidate, 0, len(s.soon))
 	started := 0
 	locks := 0
 	for r := range s.cfg.Locks() {
-		if locks++; locks%scanChunk == 0 {
-			s.removeBatch(ctx)
-		}
+		locks++
 		v := staleness.Judge(r, s.cfg.Policy, now)
 		if v.State == staleness.Alerting || v.State == staleness.Expired || v.State == staleness.Abandoned {
 			alerting[r.Name] = r.Token
@@ -62,11 +56,10 @@ func (s *Sweeper) scan(ctx context.Context, c staleness.Conditions, now stalenes
 			soon = append(soon, candidate{at: at, deadline: dueAt, lock: r.Name})
 		}
 	}
-	soon = append(soon, s.retries...) // the scan left them out because they were in flight
-	s.retries = s.retries[:0]
-	s.soon, s.alerting = soon, alerting
-	heap.Init(&s.soon)
-	s.due.queue = s.due.queue[:0]
+	slices.SortFunc(soon, func(a, b candidate) int { return cmp.Compare(a.at, b.at) })
+	s.soon = soon
+	s.due = nil
+	s.alerting = alerting
 	s.forgetAttempts()
 	s.engageBrake(&f, locks)
 	s.publish(f)
@@ -123,25 +116,8 @@ type candidate struct {
 	lock     string
 }
 
-// queue is a heap of candidates, with the one that becomes removable first on top.
-type queue []candidate
-
-func (q queue) Len() int           { return len(q) }
-func (q queue) Swap(i, j int)      { q[i], q[j] = q[j], q[i] }
-func (q queue) Less(i, j int) bool { return q[i].at < q[j].at }
-func (q *queue) Push(c any)        { *q = append(*q, c.(candidate)) }
-func (q *queue) Pop() any {
-	last := len(*q) - 1
-	c := (*q)[last]
-	*q = (*q)[:last]
-	return c
-}
-
-// dueQueue is a heap of candidates whose moment has come, with the oldest deadline on top: after a start or a gap, the
-// moments themselves are arbitrary.
-type dueQueue struct{ queue }
-
-func (q dueQueue) Less(i, j int) bool { return q.queue[i].deadline.Before(q.queue[j].deadline) }
+// compareMoment orders candidates by the moment at which they may become removable.
+func compareMoment(c candidate, at time.Duration) int { return cmp.Compare(c.at, at) }
 
 // removeTickets removes the tickets of waiters that should have given up by now, so that they do not block those behind
 // them. Their leases do not end: the process of such a waiter is alive, but has forgotten its ticket. This takes at

@@ -29,6 +29,9 @@ import (
 // maxScanInterval bounds how late the start of an alert is logged; the metrics of states are computed at scrape.
 const maxScanInterval = 5 * time.Second
 
+// scanShare is how many times the duration of a scan must pass before the next one that a death causes.
+const scanShare = 10
+
 // Sweeper removes stale locks for one unlocker. Make it with [New].
 type Sweeper struct {
 	cfg      Config
@@ -38,20 +41,18 @@ type Sweeper struct {
 
 	// Only the goroutine of the sweep touches these.
 	nextScan time.Duration
-	soon     queue              // locks that may become removable before the end of the next scan
-	due      dueQueue           // locks that may be removable now
-	scanning bool               // a scan is running, whose candidates will replace soon and due
-	retries  []candidate        // candidates that were queued again during the scan
+	mayScan  time.Duration      // when a scan may follow the last one, because a holder was proven dead
+	soon     []candidate        // locks that may become removable before the end of the next scan, by that moment
+	due      []candidate        // those whose moment has come, by deadline: after a start or a gap, moments are arbitrary
 	attempts map[string]attempt // by lock: outcomes worth remembering
 	alerting map[string]int64   // by lock: the tokens of alerting holds, so that each is logged once
 	pending  []pendingCommit    // batches of removals, oldest first
 	brake    brake
 
-	wakeUp chan struct{} // receives a value when something was added to deaths
+	died chan struct{} // receives a value when a holder was proven dead
 
-	mu     sync.Mutex
-	found  findings // of the last scan
-	deaths []string // locks whose holder was proven dead since the sweep looked last
+	mu    sync.Mutex
+	found findings // of the last scan
 }
 
 // New returns a sweeper. If the configuration is invalid, the error says so in a sentence for the operator.
@@ -59,13 +60,12 @@ func New(cfg Config) (*Sweeper, error) {
 	if err := cfg.check(); err != nil {
 		return nil, fmt.Errorf("sweeper: %w", err)
 	}
-	cfg.setDefaults()
 	excluded, err := text.NewGlobs(cfg.Exclude...)
 	if err != nil {
 		return nil, fmt.Errorf("sweeper: %w", err)
 	}
 	s := &Sweeper{cfg: cfg, excluded: excluded.Match, attempts: map[string]attempt{},
-		metrics: newMetrics(&cfg), wakeUp: make(chan struct{}, 1)}
+		metrics: newMetrics(&cfg), died: make(chan struct{}, 1)}
 	s.observer = newObserver(&s.cfg)
 	return s, nil
 }
@@ -90,19 +90,29 @@ func (s *Sweeper) sweep(ctx context.Context) {
 			return
 		case <-s.observer.changed:
 			s.nextScan = 0
-		case <-s.wakeUp:
-			s.queueDeaths()
+		case <-s.died:
+			s.nextScan = min(s.nextScan, s.mayScan)
 		case <-timer.C:
 		}
 		if c, now := s.conditions(); now.Mono >= s.nextScan {
 			s.nextScan = now.Mono + s.scanInterval()
-			s.scan(ctx, c, now)
+			s.scan(c, now)
+			s.mayScan = now.Mono + scanShare*(s.cfg.Clock()-now.Mono)
 			s.removeDue(ctx)
 			s.removeTickets(ctx)
 		} else {
 			s.removeDue(ctx)
 		}
 		timer.Reset(s.untilNext())
+	}
+}
+
+// HolderDied reports that a holder is now proven to have ended, so that the sweeper scans the locks earlier. It does not
+// block.
+func (s *Sweeper) HolderDied() {
+	select {
+	case s.died <- struct{}{}:
+	default:
 	}
 }
 
@@ -124,9 +134,9 @@ func (s *Sweeper) conditions() (staleness.Conditions, staleness.Moment) {
 func (s *Sweeper) untilNext() time.Duration {
 	due := staleness.Never
 	switch {
-	case s.due.Len() > 0:
+	case len(s.due) > 0:
 		due = 0
-	case s.soon.Len() > 0:
+	case len(s.soon) > 0:
 		due = s.soon[0].at
 	}
 	if s.brake.on {

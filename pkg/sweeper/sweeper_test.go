@@ -185,12 +185,7 @@ func TestBadConfigurationIsRefused(t *testing.T) {
 		change func(*sweeper.Config)
 		want   string
 	}{
-		"an unknown mode":    {func(c *sweeper.Config) { c.Mode = "destroy" }, `Mode is "destroy": want`},
-		"no id":              {func(c *sweeper.Config) { c.ID = "" }, "no id"},
-		"a missing function": {func(c *sweeper.Config) { c.Remove = nil }, "not connected"},
-		"half of the queue's": {func(c *sweeper.Config) {
-			c.Queues = func() map[string][]metadata.Waiter { return nil }
-		}, "need each other"},
+		"an unknown mode":          {func(c *sweeper.Config) { c.Mode = "destroy" }, `Mode is "destroy": want`},
 		"a bad policy":             {func(c *sweeper.Config) { c.Policy.MinWarning = 0 }, "minimum warning"},
 		"an empty exclude pattern": {func(c *sweeper.Config) { c.Exclude = []string{""} }, "glob is empty"},
 	} {

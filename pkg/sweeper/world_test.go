@@ -142,7 +142,7 @@ func (s *store) state(name string) {
 	})
 	for _, n := range s.nodes {
 		if n.watches {
-			n.HolderDied(name)
+			n.HolderDied()
 		}
 	}
 }
@@ -392,7 +392,8 @@ func (n *node) config() sweeper.Config {
 	return sweeper.Config{
 		ID: n.id, Hostname: "host", Version: "test", Mode: sweeper.AutoUnlock, Policy: staleness.DefaultPolicy(),
 		Locks: n.locks, Lock: n.lock, Clock: n.clock, Fresh: n.fresh, Now: n.wall, Log: zerolog.New(n),
-		Announce: n.store.announce, Remove: n.store.remove,
+		Announce: n.store.announce, Remove: n.store.remove, Peers: func() []protocol.Unlocker { return nil },
+		Queues: func() map[string][]metadata.Waiter { return nil },
 		Offsets: func(context.Context) []time.Duration {
 			return []time.Duration{time.Until(n.wall())*-1 + time.Millisecond}
 		},
@@ -439,8 +440,10 @@ func unlocksAbandoned(grace time.Duration) func(*node, *sweeper.Config) {
 	}
 }
 
-func withoutMembers(_ *node, c *sweeper.Config) { c.Offsets = nil }
-func withPeers(n *node, c *sweeper.Config)      { c.Peers = n.peers }
+func withoutMembers(_ *node, c *sweeper.Config) {
+	c.Offsets = func(context.Context) []time.Duration { return nil }
+}
+func withPeers(n *node, c *sweeper.Config) { c.Peers = n.peers }
 func ahead(d time.Duration) func(*node, *sweeper.Config) {
 	return func(n *node, _ *sweeper.Config) { n.ahead = d }
 }

@@ -62,7 +62,7 @@ func join(o options, etcd *clientv3.Client, log zerolog.Logger) (*components, er
 		lockview.Options{
 			OnEnded:      func(lock *metadata.Record, ending *metadata.Ending) { r.metrics.Ended(lock, ending) },
 			OnAcquired:   func(lock *metadata.Record, w metadata.Waiter) { r.metrics.Taken(lock, w) },
-			OnHolderDied: func(lock *metadata.Record) { r.sweeper.HolderDied(lock.Name) },
+			OnHolderDied: func(*metadata.Record) { r.sweeper.HolderDied() },
 			Fault:        r.faults.Fault,
 			Leased:       r.others.Locks,
 			Explain:      etcdconn.Explain, Log: log,
@@ -115,6 +115,7 @@ func (r *components) sweeperConfig(o options, log zerolog.Logger) (sweeper.Confi
 	c.Mode = mode
 	c.Log = log.With().Str("instance", c.ID).Logger()
 	c.Attributes = o.metrics.Attributes
+	c.Now = time.Now
 	c.Locks = view.All
 	c.Lock = view.Lock
 	c.Clock = view.Clock
