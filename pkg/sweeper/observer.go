@@ -14,10 +14,6 @@ const (
 	freshFor = 10 * time.Second
 	// listingFor is how long the first list may take before it is logged as a gap.
 	listingFor = 10 * time.Second
-	// repeatGap is how often a continuing gap is logged again, and retellGap the least time before it is logged again
-	// because etcd's error has changed.
-	repeatGap = 10 * time.Minute
-	retellGap = time.Minute
 )
 
 // The causes of a gap.
@@ -46,8 +42,6 @@ type observer struct {
 	lastGap   time.Duration
 	gapCause  string
 	inGap     bool // the last observation was in a gap
-	gapDetail string
-	gapLogged time.Duration
 	begun     time.Duration
 	synced    bool // the view was complete at the last observation
 	wallClock staleness.ClockStatus
@@ -62,8 +56,7 @@ func newObserver(cfg *Config) *observer {
 	now := cfg.moment()
 	return &observer{
 		cfg: cfg, started: now.Wall, policy: cfg.Policy.ToPresence(cfg.Exclude), changed: make(chan struct{}, 1),
-		begun: now.Mono, gapLogged: now.Mono,
-		last: now, lastGap: now.Mono, gapCause: gapStart, inGap: true,
+		begun: now.Mono, last: now, lastGap: now.Mono, gapCause: gapStart, inGap: true,
 		wallClock: staleness.ClockUnverified,
 	}
 }
@@ -110,15 +103,13 @@ func (o *observer) observe() (staleness.Conditions, staleness.Moment) {
 	return c, now
 }
 
-// recordGap records a gap that lasts until now. It is logged when it begins, when its cause changes, and occasionally
-// while it lasts. The start of a process is not logged, unless something keeps it from observing.
+// recordGap records a gap that lasts until now. It is logged when it begins, and when its cause changes. The start of a
+// process is not logged, unless something keeps it from observing.
 func (o *observer) recordGap(mono time.Duration, cause, detail string) {
 	if cause == gapIncomplete && o.gapCause == gapStart && mono-o.begun < listingFor {
 		cause = gapStart
 	}
-	if o.shouldLog(mono, cause, detail) {
-		o.gapLogged = mono
-		o.gapDetail = detail
+	if !o.inGap || o.gapCause != cause {
 		event := o.cfg.Log.Warn().Str("cause", cause).Stringer("min_warning", o.cfg.Policy.MinWarning)
 		if detail != "" {
 			event.Str("detail", text.Visible(detail))
@@ -128,12 +119,6 @@ func (o *observer) recordGap(mono time.Duration, cause, detail string) {
 	o.lastGap = max(o.lastGap, mono)
 	o.gapCause = cause
 	o.inGap = true
-}
-
-func (o *observer) shouldLog(mono time.Duration, cause, detail string) bool {
-	since := mono - o.gapLogged
-	return !o.inGap || o.gapCause != cause || since >= repeatGap ||
-		cause == gapNoWrites && detail != o.gapDetail && since >= retellGap
 }
 
 func (o *observer) endGap() {
