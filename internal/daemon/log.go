@@ -6,7 +6,6 @@ import (
 	"log"
 	"log/slog"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -65,11 +64,6 @@ func (h withoutTime) Handle(ctx context.Context, r slog.Record) error {
 }
 
 // stdLogger returns a logger for net/http, whose messages are warnings about clients.
-func stdLogger(l zerolog.Logger) *log.Logger { return log.New(warnings{l}, "", 0) }
-
-type warnings struct{ log zerolog.Logger }
-
-func (w warnings) Write(line []byte) (int, error) {
-	w.log.Warn().Msg(strings.TrimSpace(string(line)))
-	return len(line), nil
+func stdLogger(l zerolog.Logger) *log.Logger {
+	return slog.NewLogLogger(slogLogger(l).Handler(), slog.LevelWarn)
 }

@@ -13,7 +13,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -41,48 +40,14 @@ func (s WebSettings) NewServer(handler http.Handler, log zerolog.Logger) *Server
 		Drain: s.ShutdownTimeout, Log: log}
 }
 
-// Listen binds the address, so that an invalid one is reported before anything runs, and returns it, with the port that
-// was chosen for port 0. An address in use is not an error: Run waits for it.
+// Listen binds the address, before anything runs, and returns it, with the port that was chosen for port 0.
 func (s *Server) Listen() (address string, err error) {
 	l, err := net.Listen("tcp", s.Address)
-	if errors.Is(err, syscall.EADDRINUSE) {
-		return s.Address, nil
-	}
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", s.Flag, err)
 	}
 	s.listener = smallBufferListener{l}
 	return l.Addr().String(), nil
-}
-
-// bindEvery is how often binding an address in use is retried, bindLogEvery how often that is logged.
-const (
-	bindEvery    = time.Second
-	bindLogEvery = time.Minute
-)
-
-// waitForAddress waits until the address is no longer in use, and binds it. If the program ended instead, systemd would
-// give up after five restarts.
-func (s *Server) waitForAddress(ctx context.Context) error {
-	var logged time.Time
-	for s.listener == nil {
-		if _, err := s.Listen(); err != nil || s.listener != nil {
-			return err
-		}
-		if time.Since(logged) >= bindLogEvery {
-			logged = time.Now()
-			_, port, _ := net.SplitHostPort(s.Address)
-			s.Log.Error().Str("address", s.Address).Msg("another process is using the address of " + s.Flag +
-				", so this program cannot serve there until that one ends: as root, ss -ltnp 'sport = :" + port +
-				"' names it")
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(bindEvery):
-		}
-	}
-	return nil
 }
 
 // writeBufferBytes is the size of the kernel's buffer for responses. By default it holds megabytes: a client that
@@ -101,11 +66,8 @@ func (l smallBufferListener) Accept() (net.Conn, error) {
 	return c, err
 }
 
-// Run serves until ctx ends, then lets requests in flight finish for Drain.
+// Run serves on the bound address until ctx ends, then lets requests in flight finish for Drain.
 func (s *Server) Run(ctx context.Context) error {
-	if err := s.waitForAddress(ctx); err != nil || s.listener == nil {
-		return err
-	}
 	server := &http.Server{
 		Handler:           s.Handler,
 		ReadHeaderTimeout: 5 * time.Second,

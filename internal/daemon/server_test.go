@@ -13,7 +13,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -270,68 +269,12 @@ func TestWebConfigurationEnablesTLSAndUsers(t *testing.T) {
 	proctest.Must(t, stop())
 }
 
-// lines are what a log says.
-type lines chan string
-
-func (l lines) Write(line []byte) (int, error) {
-	l <- string(line)
-	return len(line), nil
-}
-
-func TestDaemonWaitsForAnAddressInUse(t *testing.T) {
-	other, err := net.Listen("tcp", proctest.FreeAddr(t)) // nobody takes it when it is closed
-	proctest.Must(t, err)
-	defer other.Close()
-	go calls(t.Context(), "http://"+other.Addr().String())
-	synctest.Test(t, func(t *testing.T) {
-		log := make(lines, 99)
-		called := make(chan struct{})
-		call := sync.OnceFunc(func() { close(called) })
-		s := &daemon.Server{Address: other.Addr().String(), Flag: "--web.ops-address", Drain: time.Minute,
-			Log: zerolog.New(log), Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { call() })}
-		if address, err := s.Listen(); err != nil || address != s.Address {
-			t.Errorf("%s, %v", address, err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- s.Run(ctx) }()
-		time.Sleep(150*time.Second + 500*time.Millisecond)
-		synctest.Wait()
-		_, port, _ := net.SplitHostPort(s.Address)
-		if n := len(log); n != 3 {
-			t.Errorf("in two and a half minutes it says %d lines", n)
-		}
-		if said := <-log; !strings.Contains(said, "--web.ops-address") ||
-			!strings.Contains(said, "ss -ltnp 'sport = :"+port+"'") {
-			t.Errorf("it says %s", said)
-		}
-		other.Close()
-		<-called
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
-}
-
-// calls calls a server until it answers. In a bubble, the clock may stand still while the server waits for callers:
-// whoever slept until it listens might never wake up.
-func calls(ctx context.Context, url string) {
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: time.Second}
-	for ctx.Err() == nil {
-		if r, err := client.Get(url); err == nil {
-			r.Body.Close()
-			return
-		}
-	}
-}
-
-func TestWaitForAnAddressCanBeStopped(t *testing.T) {
+func TestAddressInUseIsAnErrorWithItsFlag(t *testing.T) {
 	address, _ := serve(t, &daemon.Server{Handler: http.NotFoundHandler()})
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	s := &daemon.Server{Address: address, Handler: http.NotFoundHandler(), Log: zerolog.Nop()}
-	proctest.Must(t, s.Run(ctx))
+	_, err := (&daemon.Server{Address: address, Flag: "--web.ops-address"}).Listen()
+	if want := "--web.ops-address: listen tcp " + address; err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("%v, want %s", err, want)
+	}
 }
 
 func TestOversizedHeaderIsRefused(t *testing.T) {
