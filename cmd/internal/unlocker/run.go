@@ -71,8 +71,9 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	log.Info().Str("version", r.config.Version).Str("instance", r.config.ID).Str("policy", o.policy).
-		Dict("sweep", o.policyFields()).Str("address", address).Str("prefix", o.locks.Prefix).Msg("unlocker starts")
+	log.Info().Str("version", r.config.Version).Str("instance", r.config.ID).
+		Str("policy", string(r.config.Mode)).Any("sweep", r.config.Policy.ToPresence(r.config.Exclude)).
+		Str("address", address).Str("prefix", o.locks.Prefix).Msg("unlocker starts")
 
 	group := daemon.Group{Log: log, Ready: ready, Delay: o.web.ShutdownDelay, Timeout: o.web.ShutdownTimeout}
 	group.Add("health of etcd", r.health.Run)
@@ -111,17 +112,6 @@ func probes(address string, ops daemon.Ops) (*daemon.Server, error) {
 	return s, err
 }
 
-// policyFields returns the settings of the sweep, for the log.
-func (o options) policyFields() *zerolog.Event {
-	fields := zerolog.Dict()
-	o.flags.VisitAll(func(f *pflag.Flag) {
-		if name, ok := strings.CutPrefix(f.Name, "sweep."); ok {
-			fields.Str(name, f.Value.String())
-		}
-	})
-	return fields
-}
-
 // deletePresence deletes our presence record, which would otherwise last until its lease expires.
 func (r *components) deletePresence(log zerolog.Logger) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -132,7 +122,6 @@ func (r *components) deletePresence(log zerolog.Logger) {
 }
 
 type options struct {
-	flags *pflag.FlagSet
 	etcd  *etcdconn.Settings
 	locks *flags.LockSettings
 	log   *daemon.LogSettings
@@ -166,8 +155,7 @@ permission for exactly the locks' prefix.`
 	cmd.Example = `  unlocker --policy=alert-only
   unlocker --policy=auto-unlock --etcd.endpoints=https://etcd-0:2379,https://etcd-1:2379 --etcd.cacert=ca.crt
   unlocker --policy=auto-unlock --sweep.dry-run`
-	o.flags = cmd.Flags()
-	o.defineAll(o.flags)
+	o.defineAll(cmd.Flags())
 	cmd.AddCommand(witnessCommand(), rulesCommand())
 	flags.Version(cmd, daemon.CurrentBuild().Line("unlocker"))
 	flags.Bind(cmd, "UNLOCKER")
