@@ -127,7 +127,8 @@ func (s *Sweeper) nextBatch(c staleness.Conditions, now staleness.Moment, size i
 	return batch
 }
 
-// takeDue moves the candidates whose moment has come from soon to due.
+// takeDue moves the candidates whose moment has come from soon to due. The oldest deadline comes first, because after a
+// start or a gap the moments are arbitrary.
 func (s *Sweeper) takeDue(now time.Duration) {
 	n, _ := slices.BinarySearchFunc(s.soon, now+1, compareMoment)
 	if n == 0 {

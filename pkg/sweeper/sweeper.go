@@ -43,7 +43,7 @@ type Sweeper struct {
 	nextScan time.Duration
 	mayScan  time.Duration      // when a scan may follow the last one, because a holder was proven dead
 	soon     []candidate        // locks that may become removable before the end of the next scan, by that moment
-	due      []candidate        // those whose moment has come, by deadline: after a start or a gap, moments are arbitrary
+	due      []candidate        // those whose moment has come, by deadline
 	attempts map[string]attempt // by lock: outcomes worth remembering
 	alerting map[string]int64   // by lock: the tokens of alerting holds, so that each is logged once
 	pending  []pendingCommit    // batches of removals, oldest first
@@ -107,8 +107,7 @@ func (s *Sweeper) sweep(ctx context.Context) {
 	}
 }
 
-// HolderDied reports that a holder is now proven to have ended, so that the sweeper scans the locks earlier. It does not
-// block.
+// HolderDied reports that a holder is now proven to have ended, so that the next scan is earlier. It does not block.
 func (s *Sweeper) HolderDied() {
 	select {
 	case s.died <- struct{}{}:
