@@ -100,7 +100,7 @@ func importTable() []rule {
 			"the read model is a pure function, shared by page, API, CLI and metrics"},
 		{"internal/dashboard/access", "internal/text", "the caller's identity depends on the request only"},
 		{"internal/dashboard/stacktrace", "", "a backtrace is only text"},
-		{"internal/dashboard/timeline", "internal/text pkg/metadata internal/lockrecord",
+		{"internal/dashboard/timeline", "internal/text pkg/metadata internal/lockrecord internal/protocol",
 			"the position of a bar is a pure function of records, tickets and times"},
 		{"internal/dashboard/etcdread",
 			`internal/locks internal/dashboard/stacktrace internal/dashboard/timeline internal/text internal/protocol

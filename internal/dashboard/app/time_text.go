@@ -36,9 +36,9 @@ func (v Viewpoint) Age(t time.Time) *TimeText {
 	return &TimeText{At: t, Kind: "age", Text: text.Duration(v.Now.Sub(t))}
 }
 
-// Lasting is how long something has lasted that may be over by now. If the snapshot is stale, it is the last known
+// Elapsed is how long something has lasted that may be over by now. If the snapshot is stale, it is the last known
 // length.
-func (v Viewpoint) Lasting(t time.Time) *TimeText {
+func (v Viewpoint) Elapsed(t time.Time) *TimeText {
 	m := v.Age(t)
 	if m != nil && v.Stale {
 		m.Kind = ""
@@ -100,7 +100,7 @@ func (v Viewpoint) Next(t time.Time) *TimeText {
 
 // Since is an instant in the past: "14m ago", as of the viewpoint.
 func (v Viewpoint) Since(t time.Time) *TimeText {
-	m := v.Lasting(t)
+	m := v.Elapsed(t)
 	if m == nil {
 		return nil
 	}

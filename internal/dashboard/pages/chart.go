@@ -24,7 +24,7 @@ type chart struct {
 	MoreRows int    // rows that are left out
 	JSON     string // all of it, for programs
 	Note     string
-	Unknown  []stretchView // about which nothing is known
+	Unknown  []chartRange // about which nothing is known
 }
 
 // laneView is a lane: its label and its drawing. Places across are percentages, places down are pixels.
@@ -35,22 +35,22 @@ type laneView struct {
 	Bars      []barView
 }
 
-type stretchView struct{ X, Width string }
+type chartRange struct{ X, Width string }
 
 // barView is a hold, a wait, or several of them.
 type barView struct {
-	stretchView
+	chartRange
 	Y, Height int
 	URL       string // of a hold
 	Title     string
-	Late      stretchView
-	Label     label  // its owner
-	Mark      label  // the icon of how it ended
-	End       string // where the mark is
+	Late      chartRange
+	Label     chartLabel // its owner
+	Mark      chartLabel // the icon of how it ended
+	End       string     // where the mark is
 }
 
-// label is what fits into a chart on a large screen. WideOnly says that it does not on a phone.
-type label struct {
+// chartLabel is what fits into a chart on a large screen. WideOnly says that it does not on a phone.
+type chartLabel struct {
 	Text     string
 	WideOnly bool
 }
@@ -58,7 +58,7 @@ type label struct {
 type tickView struct {
 	X     string
 	At    time.Time
-	Label label
+	Label chartLabel
 }
 
 // chartBuilder has what all lanes of a chart are drawn with.
@@ -165,7 +165,7 @@ func (d *chartBuilder) note(l *timeline.Lane) string {
 
 // bar draws a hold, a wait, or several that are too short to be told apart.
 func (d *chartBuilder) bar(b *timeline.Bar, y, height int) barView {
-	return barView{stretchView: visible(b.PercentRange), Y: y, Height: height, Title: d.barTitle(b)}
+	return barView{chartRange: visible(b.PercentRange), Y: y, Height: height, Title: d.barTitle(b)}
 }
 
 // addHold adds what only holds have. Its label is left of the stripes and of the mark; marks do not cover each other:
@@ -188,17 +188,17 @@ func (v *barView) addHold(d *chartBuilder, b *timeline.Bar, marked float64) {
 }
 
 // fit returns a label of a width in pixels for a place of a width in percent: none if it does not fit.
-func fit(text string, width, room float64) label {
+func fit(text string, width, room float64) chartLabel {
 	if width > room/100*wide {
-		return label{}
+		return chartLabel{}
 	}
-	return label{text, width > room/100*narrow}
+	return chartLabel{text, width > room/100*narrow}
 }
 
 // visible returns a stretch that is wide enough to be seen.
-func visible(s timeline.PercentRange) stretchView {
+func visible(s timeline.PercentRange) chartRange {
 	width := max(s.Width, timeline.MinBarWidth)
-	return stretchView{percentage(min(s.X, 100-width)), percentage(width)}
+	return chartRange{percentage(min(s.X, 100-width)), percentage(width)}
 }
 
 func percentage(f float64) string {

@@ -26,7 +26,7 @@ const maxChartRows = 100
 // barTitle is a bar in words: "billing on vm:17: 3m from 2026-11-21 12:00:03 UTC, released".
 func (d *chartBuilder) barTitle(b *timeline.Bar) string {
 	said := processName(b.Interval) + ": " + d.length(b.Interval) + " from " + app.UTC(b.Begin) + ", " +
-		outcome(b.Interval)
+		outcomeText(b.Interval)
 	if !b.LateSince(d.at.AsOf).IsZero() {
 		said += ", past its alert"
 	}
@@ -64,7 +64,7 @@ func (v *chart) fillRows(d *chartBuilder, all []timeline.Lane) {
 	})
 	v.MoreRows = max(0, len(rows)-maxChartRows)
 	for _, i := range rows[:len(rows)-v.MoreRows] {
-		row := chartRow{Lane: text.Clip(i.Lock, app.MaxNameShown), Who: processName(i), What: outcome(i),
+		row := chartRow{Lane: text.Clip(i.Lock, app.MaxNameShown), Who: processName(i), What: outcomeText(i),
 			From: i.Begin, Till: i.End, Length: d.length(i)}
 		if !i.Wait {
 			row.URL = d.p.app.URLs.Lock(i.Name, i.HistoryID())
@@ -73,8 +73,8 @@ func (v *chart) fillRows(d *chartBuilder, all []timeline.Lane) {
 	}
 }
 
-// outcome says in a word how a hold or wait stands or ended.
-func outcome(i *timeline.Interval) string {
+// outcomeText says in a word how a hold or wait stands or ended.
+func outcomeText(i *timeline.Interval) string {
 	switch {
 	case i.Wait && i.End.IsZero():
 		return "waits"

@@ -131,7 +131,7 @@ func (p *Pages) sentenceAt(parts diagnosis.Sentence, at app.Viewpoint) (said app
 	for _, part := range parts {
 		switch {
 		case !part.Since.IsZero():
-			said = said.Time(at.Lasting(part.Since))
+			said = said.Time(at.Elapsed(part.Since))
 		case !part.Until.IsZero():
 			said = said.Time(dueAt(at, part.Until))
 		case part.Lock != "":

@@ -86,7 +86,7 @@ type listPage struct {
 	Chips       []chip
 	Problems    []locks.QueryProblem
 	Jump        *Link // the lock whose name was typed
-	Table       table
+	Table       lockTable
 	Groups      []groupView // instead of the table
 	Owners      int         // all groups
 	From, To    int

@@ -27,7 +27,7 @@ func (p *Pages) fillControls(v *listPage, s *locks.Snapshot, l ListRequest, foun
 	}
 	p.fillView(v, l)
 	v.Waiting = app.Plain(text.Thousands(found.Waiting) + " waiting")
-	if longest := v.Lasting(found.Longest); longest != nil {
+	if longest := v.Elapsed(found.Longest); longest != nil {
 		v.Waiting = v.Waiting.Plain(" (longest ").Time(longest).Plain(")")
 	}
 }
@@ -66,7 +66,7 @@ type groupView struct {
 	Open  bool // it is the only one
 	URL   string
 	Rest  int // locks that are not shown here
-	Table table
+	Table lockTable
 }
 
 type stateCount struct {

@@ -48,14 +48,14 @@ func (p *Pages) rowView(r *app.Request, row *locks.Row, class locks.Class, c *he
 		Owner: text.Clip(row.Owner, app.MaxWordShown), Host: app.HostPID(row.Hostname, row.PID),
 		About: p.purposeOf(r.Caller, row), Bar: newBar(row, at),
 		Matter: p.sentenceAt(headline.Matter(row, class), at), Outcome: p.sentenceAt(c.Outcome(row), at),
-		Waiters: row.Waiters, Longest: at.Lasting(row.Longest),
+		Waiters: row.Waiters, Longest: at.Elapsed(row.Longest),
 		URL: p.app.URLs.LockFrom(row.Name, row.UUID, l.view(p.app.URLs)),
 	}
 	if class == locks.ClassDeadlock || class == locks.ClassMalformed {
 		v.State = class.String()
 	}
 	v.Version = strconv.FormatUint(locks.Hash(row.Fingerprint,
-		xxhash.Sum64String(fmt.Sprint(v.State, v.About, fixed(v.Matter), fixed(v.Outcome), at.Stale))), 36)
+		xxhash.Sum64String(fmt.Sprint(v.State, v.About, withoutTimes(v.Matter), withoutTimes(v.Outcome), at.Stale))), 36)
 	v.cutName(row.Share().Kind != "")
 	if row.Owner != "" {
 		v.OwnerURL = l.link(p.app.URLs,
@@ -68,8 +68,8 @@ func (p *Pages) rowView(r *app.Request, row *locks.Row, class locks.Class, c *he
 	return v
 }
 
-// fixed is a text without its times, which the browser keeps up to date.
-func fixed(s app.RichText) string {
+// withoutTimes is a text without its times, which the browser keeps up to date.
+func withoutTimes(s app.RichText) string {
 	return slices.DeleteFunc(slices.Clone(s), func(p app.Part) bool { return p.Time != nil }).String()
 }
 
@@ -124,21 +124,21 @@ func splitBeforeEnd(s string) (head, tail string) {
 	return s[:i], s[i:]
 }
 
-type table struct {
+type lockTable struct {
 	Caption string
 	Columns []column
-	Parts   []part
+	Parts   []tablePart
 }
 
-// part is a part of a table; without a title it has no heading.
-type part struct {
+// tablePart is a part of a table; without a title it has no heading.
+type tablePart struct {
 	section
 	ID   string
 	Rows []rowView
 }
 
 // Len is how many rows the table has.
-func (t table) Len() (n int) {
+func (t lockTable) Len() (n int) {
 	for _, part := range t.Parts {
 		n += len(part.Rows)
 	}
@@ -146,13 +146,13 @@ func (t table) Len() (n int) {
 }
 
 // newTable returns a table of locks without sections.
-func (p *Pages) newTable(r *app.Request, rows []*locks.Row, l ListRequest, class func(*locks.Row) locks.Class) table {
-	only := part{}
+func (p *Pages) newTable(r *app.Request, rows []*locks.Row, l ListRequest, class func(*locks.Row) locks.Class) lockTable {
+	only := tablePart{}
 	said := p.headlineInput(r)
 	for _, row := range rows {
 		only.Rows = append(only.Rows, p.rowView(r, row, class(row), &said, l))
 	}
-	return table{Columns: p.columns(l), Parts: []part{only}}
+	return lockTable{Columns: p.columns(l), Parts: []tablePart{only}}
 }
 
 // columns are the heads of the table; each is a link that sorts by it, and in reverse the second time.
@@ -193,16 +193,16 @@ func (c *column) unlink() {
 // bar draws a hold: from when it was taken to its auto-unlock, filled up to now. app.js moves it.
 type bar struct {
 	HasHeartbeats bool      // it is kept alive by heartbeats
-	Parts         []stretch // from left to right
+	Parts         []barPart // from left to right
 	Now           string    // what comes after is pale
 	Alert         string    // where its mark is; empty: nowhere
 	Began         time.Time // when it was taken; zero where the bar does not move
 	Seconds       int64     // the length of the bar
 }
 
-// stretch is a part of a bar, up to the next one: held since the last heartbeat (no class), for too long (l), or when
+// barPart is a part of a bar, up to the next one: held since the last heartbeat (no class), for too long (l), or when
 // it should have been removed (x).
-type stretch struct{ Class, From string }
+type barPart struct{ Class, From string }
 
 // newBar is nil where it is not known when the lock was taken.
 func newBar(r *locks.Row, at app.Viewpoint) *bar {
@@ -222,7 +222,7 @@ func newBar(r *locks.Row, at app.Viewpoint) *bar {
 		b.Began = r.LockedAt
 	}
 	place := func(at float64) string { return fmt.Sprintf("%.0f%%", 100*at/max(1, whole)) }
-	part := func(class string, at float64) { b.Parts = append(b.Parts, stretch{class, place(at)}) }
+	part := func(class string, at float64) { b.Parts = append(b.Parts, barPart{class, place(at)}) }
 	b.Now = place(age)
 	if b.HasHeartbeats = r.AlertsAtUnlock() && staleness.KeptAlive(r.Record); b.HasHeartbeats {
 		part("", seconds(r.Alive.At))

@@ -58,7 +58,7 @@ func (p *Pages) fillSections(v *listPage, r *app.Request, l ListRequest, found *
 	from := 0
 	for i, to := range ends {
 		if to > from {
-			v.Table.Parts = append(v.Table.Parts, part{section: v.Sections[i], ID: "section-" + strconv.Itoa(i),
+			v.Table.Parts = append(v.Table.Parts, tablePart{section: v.Sections[i], ID: "section-" + strconv.Itoa(i),
 				Rows: views[from:to]})
 		}
 		from = max(from, to)
@@ -83,7 +83,7 @@ func (p *Pages) freeRow(r *app.Request, free *diagnosis.Unclaimed, l ListRequest
 		Name:  text.Clip(free.Name, app.MaxNameShown),
 		Owner: text.Clip(first.Owner, app.MaxWordShown), Host: app.HostPID(first.Hostname, first.PID),
 		About:   []string{"first in line, does not take it"},
-		Matter:  app.Plain("free ").Time(r.Viewpoint().Lasting(free.Since)),
+		Matter:  app.Plain("free ").Time(r.Viewpoint().Elapsed(free.Since)),
 		Outcome: app.Plain("never"), Waiters: free.Waiters,
 		URL: p.app.URLs.LockFrom(free.Name, "", l.view(p.app.URLs)),
 	}

@@ -46,7 +46,7 @@ type lockPage struct {
 	lockFrame
 	State    locks.DisplayState
 	Head     Head
-	Figures  []figure
+	Figures  []keyFigure
 	Steps    []StepView
 	Runbook  string // of the alert; empty: none
 	Facts    []fact

@@ -13,47 +13,47 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// figure is one of the numbers on top of the page of a lock.
-type figure struct {
+// keyFigure is one of the numbers on top of the page of a lock.
+type keyFigure struct {
 	Label       string
 	Value, Note app.RichText
 	IsBad       bool
 }
 
 // figures are how late the lock is, when its holder reported, when it ends by itself, and how long it usually takes.
-func (p *Pages) figures(r *app.Request, lock *app.Lock, past []metadata.Ending) []figure {
+func (p *Pages) figures(r *app.Request, lock *app.Lock, past []metadata.Ending) []keyFigure {
 	row := lock.Row
 	at := lock.Viewpoint(r.Viewpoint())
 	input := p.headlineInput(r)
 	when, why := input.AutoUnlock(new(locks.NewHeldLock(row.Name, []*locks.Row{row})))
-	unlock := figure{Label: "unlocked by itself", Value: p.sentenceAt(when, at), Note: p.sentenceAt(why, at)}
-	usual := figure{Label: "usually takes", Value: app.Plain("unknown"), Note: app.Plain("too few holds seen")}
+	unlock := keyFigure{Label: "unlocked by itself", Value: p.sentenceAt(when, at), Note: p.sentenceAt(why, at)}
+	usual := keyFigure{Label: "usually takes", Value: app.Plain("unknown"), Note: app.Plain("too few holds seen")}
 	if takes, seen := p.usualHold(r, past); seen != "" {
 		usual.Value, usual.Note = app.Plain(takes), app.Plain(seen)
 	}
-	return []figure{lateFigure(row, at), reportFigure(row, at), progressFigure(row, at), unlock, usual}
+	return []keyFigure{lateFigure(row, at), reportFigure(row, at), progressFigure(row, at), unlock, usual}
 }
 
-func lateFigure(row *locks.Row, at app.Viewpoint) figure {
+func lateFigure(row *locks.Row, at app.Viewpoint) keyFigure {
 	v := row.Judgement
-	lasting := func(label string, since time.Time) figure {
-		return figure{Label: label, Value: app.RichText{}.Time(at.Lasting(since)), IsBad: true}
+	lastingFigure := func(label string, since time.Time) keyFigure {
+		return keyFigure{Label: label, Value: app.RichText{}.Time(at.Elapsed(since)), IsBad: true}
 	}
 	switch {
 	case row.ProvenDead() && !protocol.EndedAt(row.Death).IsZero():
-		return lasting("dead for", protocol.EndedAt(row.Death))
+		return lastingFigure("dead for", protocol.EndedAt(row.Death))
 	case v.State == staleness.Expired:
-		return lasting("expired for", v.ExpiresAt)
+		return lastingFigure("expired for", v.ExpiresAt)
 	case v.State == staleness.Alerting:
-		return lasting("late", row.LateSince())
+		return lastingFigure("late", row.LateSince())
 	case v.DueAlert.IsZero():
-		return figure{Label: "alert", Value: app.Plain("never")}
+		return keyFigure{Label: "alert", Value: app.Plain("never")}
 	}
-	return figure{Label: "alert", Value: app.RichText{}.Time(at.AlertOf(row.Record, v))}
+	return keyFigure{Label: "alert", Value: app.RichText{}.Time(at.AlertOf(row.Record, v))}
 }
 
-func reportFigure(row *locks.Row, at app.Viewpoint) figure {
-	f := figure{Label: "last report", Value: app.Plain("never")}
+func reportFigure(row *locks.Row, at app.Viewpoint) keyFigure {
+	f := keyFigure{Label: "last report", Value: app.Plain("never")}
 	if row.Rhythm() == 0 {
 		return f
 	}
@@ -63,8 +63,8 @@ func reportFigure(row *locks.Row, at app.Viewpoint) figure {
 }
 
 // progressFigure says when the holder last reported progress, as far as that is known: a heartbeat repeats the text.
-func progressFigure(row *locks.Row, at app.Viewpoint) figure {
-	f := figure{Label: "last progress", Value: app.Plain("none"), IsBad: row.Class == locks.ClassLate}
+func progressFigure(row *locks.Row, at app.Viewpoint) keyFigure {
+	f := keyFigure{Label: "last progress", Value: app.Plain("none"), IsBad: row.Class == locks.ClassLate}
 	switch {
 	case row.Rhythm() == 0, row.Alive.Progress == "" && row.Class == locks.ClassLate:
 		return f

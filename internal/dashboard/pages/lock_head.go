@@ -36,7 +36,7 @@ func (p *Pages) NewHead(r *app.Request, lock *app.Lock, past []metadata.Ending) 
 		Share: protocol.DescribeShare(row.Share()), Whole: MultiHolderLockOf(r, row), Delays: p.delaysOf(r, lock.Name),
 		Done: describeRequests(row.Record, r.Now)}
 	if !row.ProvenDead() && !row.IsSilent(at.AsOf) {
-		v.Alive = at.Lasting(row.Alive.At)
+		v.Alive = at.Elapsed(row.Alive.At)
 	}
 	if lock.ReadError != "" {
 		v.Notes = append(v.Notes,
@@ -120,7 +120,7 @@ func holderText(r *locks.Row, at app.Viewpoint) app.RichText {
 	if host := locks.HostPID(r.Hostname, r.PID); r.Hostname != "" {
 		s = s.Plain(" on ").Value(host)
 	}
-	if held := at.Lasting(r.LockedAt); held != nil {
+	if held := at.Elapsed(r.LockedAt); held != nil {
 		s = s.Plain(" for ").Time(held)
 	}
 	return s.Plain(".")

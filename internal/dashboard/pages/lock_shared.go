@@ -12,7 +12,7 @@ type sharedPage struct {
 	Use      string
 	Headline Headline
 	Other    int // another limit that a holder believes in
-	Table    table
+	Table    lockTable
 	More     int // holders that are not shown
 	Cycles   []cycleView
 }

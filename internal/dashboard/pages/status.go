@@ -90,12 +90,12 @@ func (p *Pages) ServeStatus(r *app.Request) (app.Answer, error) {
 func policyFacts(p staleness.Policy) []fact {
 	abandoned := "reported only, until their deadline"
 	if p.UnlockAbandoned {
-		abandoned = "unlocked " + lasting(p.AbandonedGrace) + " after the proof was seen"
+		abandoned = "unlocked " + durationText(p.AbandonedGrace) + " after the proof was seen"
 	}
 	return []fact{
 		{"abandoned locks", abandoned},
-		{"minimum warning", lasting(p.MinWarning)},
-		{"clock skew", lasting(p.ClockSkew)},
+		{"minimum warning", durationText(p.MinWarning)},
+		{"clock skew", durationText(p.ClockSkew)},
 		{"without an alert time", sinceSeen("alert", p.DefaultAlertAfter)},
 		{"without a deadline", sinceSeen("removed", p.DefaultAutoUnlockAfter)},
 		{"lock delay", orNone(p.LockDelay) + " where the record does not say"},
@@ -106,10 +106,10 @@ func orNone(d time.Duration) string {
 	if d == 0 {
 		return "none"
 	}
-	return lasting(d)
+	return durationText(d)
 }
 
-func lasting(d time.Duration) string {
+func durationText(d time.Duration) string {
 	if d < time.Second {
 		return d.String()
 	}
@@ -120,7 +120,7 @@ func sinceSeen(what string, after time.Duration) string {
 	if after == 0 {
 		return "never " + what
 	}
-	return what + " " + lasting(after) + " after they were first seen"
+	return what + " " + durationText(after) + " after they were first seen"
 }
 
 // settings are the flags that the caller may see.

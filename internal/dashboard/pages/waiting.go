@@ -105,7 +105,7 @@ func (p *Pages) fillWaiting(r *app.Request, v *waitingPage, q *locks.Query) erro
 		v.Waiting += one.Waiters
 		longest = protocol.Earlier(longest, one.Longest)
 	}
-	v.Longest = v.Lasting(longest)
+	v.Longest = v.Elapsed(longest)
 	free := map[string]diagnosis.Unclaimed{}
 	for _, l := range p.Unclaimed(r) {
 		free[l.Name] = l
@@ -124,7 +124,7 @@ func (p *Pages) fillWaiting(r *app.Request, v *waitingPage, q *locks.Query) erro
 	for _, one := range all[:len(all)-v.More] {
 		c := p.contentionOf(one.lock, one.holders, at)
 		if l, is := free[one.lock]; is {
-			c.Free = at.Lasting(l.Since)
+			c.Free = at.Elapsed(l.Since)
 		}
 		c.QueueView = NewQueueView(one.queue, maxWaitersEach, at)
 		v.Locks = append(v.Locks, c)
@@ -141,7 +141,7 @@ func (p *Pages) contentionOf(lock string, holders []*locks.Row, at app.Viewpoint
 	if r := holders[0]; len(holders) == 1 && r.Name == lock {
 		c.Owner = text.Clip(r.Owner, app.MaxWordShown)
 		c.Host = app.HostPID(r.Hostname, r.PID)
-		c.Held = at.Lasting(r.LockedAt)
+		c.Held = at.Elapsed(r.LockedAt)
 		if r.Token != 0 {
 			c.State = r.Display
 		}
@@ -150,7 +150,7 @@ func (p *Pages) contentionOf(lock string, holders []*locks.Row, at app.Viewpoint
 	use := locks.SummarizeHolders(holders)
 	c.State = use.Display
 	c.Use = use.Describe()
-	c.Held = at.Lasting(use.Oldest)
+	c.Held = at.Elapsed(use.Oldest)
 	for _, r := range holders[:min(len(holders), maxWaitersEach)] {
 		host := app.HostPID(r.Hostname, r.PID)
 		c.Sharers = append(c.Sharers, Link{cmp.Or(host, r.Name), p.app.URLs.Lock(r.Name, r.UUID)})
@@ -180,10 +180,10 @@ type QueueView struct {
 // NewQueueView shows the queue of a lock, at most so many of the waiters.
 func NewQueueView(queue []metadata.Waiter, most int, at app.Viewpoint) QueueView {
 	rest := max(0, len(queue)-most)
-	v := QueueView{N: len(queue), Longest: at.Lasting(locks.QueueOf(queue, at.AsOf).Longest), Rest: rest}
+	v := QueueView{N: len(queue), Longest: at.Elapsed(locks.QueueOf(queue, at.AsOf).Longest), Rest: rest}
 	for i, w := range queue[:len(queue)-rest] {
 		v.First = append(v.First, WaiterView{i + 1, w.Owner, locks.HostPID(w.Hostname, w.PID), w.Purpose,
-			at.Lasting(w.Since.Time), at.Alert(w.TimeoutAt.Time)})
+			at.Elapsed(w.Since.Time), at.Alert(w.TimeoutAt.Time)})
 	}
 	return v
 }
@@ -208,7 +208,7 @@ func (p *Pages) cycleViews(r *app.Request, found []deadlock.Cycle) []cycleView {
 	var views []cycleView
 	at := r.Viewpoint()
 	for _, c := range found {
-		v := cycleView{More: max(0, len(c.Waits)-maxCycleSteps), Since: at.Lasting(c.Since)}
+		v := cycleView{More: max(0, len(c.Waits)-maxCycleSteps), Since: at.Elapsed(c.Since)}
 		for _, w := range c.Waits[:len(c.Waits)-v.More] {
 			v.Steps = append(v.Steps, cycleStep{shownProcess(w.Who), text.Clip(w.Lock, app.MaxNameShown),
 				r.App.URLs.Lock(w.Lock, ""), heldBy(w.Held)})

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/lockrecord"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -114,7 +115,7 @@ func Merge(now time.Time, sources ...[]Interval) []Interval {
 		}
 	}
 	slices.SortFunc(all, func(a, b Interval) int {
-		return cmp.Or(cmp.Compare(a.Name, b.Name), lasting(a)-lasting(b), a.End.Compare(b.End),
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(protocol.Instant(a.End), protocol.Instant(b.End)),
 			cmp.Compare(a.Token, b.Token), a.Begin.Compare(b.Begin), cmp.Compare(a.ID, b.ID))
 	})
 	all = dropContinued(all)
@@ -150,14 +151,6 @@ func dropContinued(all []Interval) []Interval {
 	return slices.DeleteFunc(all, func(i Interval) bool {
 		return i.Wait && !i.Begin.IsZero() && !i.End.IsZero() && !i.Acquired && last[callOf(&i)] != i.ID
 	})
-}
-
-// lasting is 1 for a current hold or wait, else 0.
-func lasting(i Interval) int {
-	if i.End.IsZero() {
-		return 1
-	}
-	return 0
 }
 
 // clampBegin moves the begin to the end, or to now, if it is later or unknown.
