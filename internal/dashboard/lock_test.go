@@ -246,7 +246,7 @@ func TestEveryStateAndEndingIsStyledExplainedAndSearchable(t *testing.T) {
 		drawn(string(s.State), string(s.State))
 		found("state:" + string(s.State))
 		wantWords(t, help, string(s.State)+" "+s.Meaning)
-		if w := get(d, "/icon.svg?state="+string(s.State)+"&n=1"); w.Code != http.StatusOK {
+		if w := get(d, "/icon.svg?state="+string(s.State)+""); w.Code != http.StatusOK {
 			t.Errorf("the tab of %s has no icon: %d", s.State, w.Code)
 		}
 	}

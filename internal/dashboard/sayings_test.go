@@ -448,7 +448,10 @@ func ofLists(say *sayings) {
 		lock, owner, _ := strings.Cut(waits, " ")
 		s.wants(owner, owner+"-0", "lock-"+lock)
 	}
+	s.add(hold{name: "blocks", owner: "z", held: time.Hour, alert: -time.Minute, unlock: time.Hour})
+	s.wait("blocks", "w", time.Hour)
 	say.in("three wait for each other", s, "/waiting")
+	say.in("three wait for each other", s, "/?group=owner")
 	say.head("one of them", s, "lock-b")
 	say.head("none of them", s, "lock-d")
 	s = pool() // media-0 has a permit; its neighbour waits for one and holds what media-0 wants
@@ -536,6 +539,7 @@ func ofOthers(say *sayings) {
 	}
 	s.unlockers[0].RemovalPolicy.Exclude = []string{"db/*", "cron/?"}
 	say.in("a lock is inconsistent", s, "/status")
+	say.in("a lock is inconsistent", s, "/lock?name=pool%3Cb%3E")
 	s.unlockers = []protocol.Unlocker{unlocker("eu-1", s.now), unlocker("eu-2", s.now), unlocker("eu-3", s.now)}
 	s.unlockers[1].RemovalPolicy.Abandoned = metadata.AbandonedUnlock
 	s.unlockers[1].RemovalPolicy.Exclude = []string{"db/*", "\x1b<b>"}

@@ -77,6 +77,15 @@ func (c Class) Section() Section {
 	return OnTime
 }
 
+// StateIn returns the word for a hold in a class: that of the class if the record alone does not say it, else the
+// state.
+func (r *Row) StateIn(c Class) DisplayState {
+	if c == ClassDeadlock || c == ClassMalformed {
+		return DisplayState(c.String())
+	}
+	return r.Display
+}
+
 // ClassAt returns the class of the hold at now, if its state is still the judged one: [ClassOverdue] or a later one.
 func (r *Row) ClassAt(f *diagnosis.CombinedPolicy, now time.Time) Class {
 	switch r.State {

@@ -1,7 +1,6 @@
 package locks
 
 import (
-	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -16,7 +15,6 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
-	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -61,6 +59,9 @@ func (r *Result) Class(row *Row) Class {
 	}
 	return row.Class
 }
+
+// Class returns the class of a lock, that of a deadlocked one included.
+func (s *Snapshot) Class(row *Row) Class { return (&Result{cycles: s.cycleRanks()}).Class(row) }
 
 // ByUrgency returns all locks, the most urgent first, and how many of them are not on time.
 func (s *Snapshot) ByUrgency() (rows []*Row, urgent int) {
@@ -127,43 +128,33 @@ func (s *Snapshot) Only(ctx context.Context, q *Query, now time.Time) (*Snapshot
 
 // Group is the locks of one owner in a result.
 type Group struct {
-	Owner   string
-	Display DisplayState // the worst
+	Owner string
+	State DisplayState // of its most urgent lock
 	Counts
 	Rows []*Row // the first ones, in the order of the result
+
+	rank [5]int64 // of its most urgent lock
 }
 
 // maxGroupRows is how many rows of a group are kept: more are a list of their own.
 const maxGroupRows = 50
 
-// ByOwner divides the result among owners: first who blocks most, then who needs a person.
-func (r *Result) ByOwner() []*Group {
-	groups := byOwner(r.Rows)
-	slices.SortFunc(groups, func(a, b *Group) int {
-		return cmp.Or(cmp.Compare(b.Waiting, a.Waiting),
-			cmp.Compare(protocol.Instant(a.Longest), protocol.Instant(b.Longest)),
-			cmp.Compare(a.Display.Urgency(), b.Display.Urgency()), cmp.Compare(b.Late(), a.Late()),
-			cmp.Compare(b.Total, a.Total), cmp.Compare(asInt(a.Owner == ""), asInt(b.Owner == "")),
-			cmp.Compare(a.Owner, b.Owner))
-	})
-	return groups
-}
-
-func byOwner(rows []*Row) (groups []*Group) {
+// ByOwner divides the result among owners, in the order of their first locks.
+func (r *Result) ByOwner() (groups []*Group) {
 	known := map[string]*Group{}
-	for _, r := range rows {
-		g := known[r.Owner]
+	for _, row := range r.Rows {
+		g := known[row.Owner]
 		if g == nil {
-			g = &Group{Owner: r.Owner, Display: r.Display}
-			known[r.Owner] = g
+			g = &Group{Owner: row.Owner}
+			known[row.Owner] = g
 			groups = append(groups, g)
 		}
-		g.add(r)
-		if r.Display.Urgency() < g.Display.Urgency() {
-			g.Display = r.Display
+		g.add(row)
+		if rank := row.rank(r.cycles); g.Total == 1 || slices.Compare(rank[:], g.rank[:]) < 0 {
+			g.rank, g.State = rank, row.StateIn(r.Class(row))
 		}
 		if len(g.Rows) < maxGroupRows {
-			g.Rows = append(g.Rows, r)
+			g.Rows = append(g.Rows, row)
 		}
 	}
 	return groups

@@ -46,14 +46,15 @@ func (o *Operation) holdForm(r *app.Request, lock *app.Lock, title string, typed
 	wrong *FieldError) holdForm {
 	row := lock.Row
 	from := pages.FromView(r)
-	f := holdForm{Page: o.app.Page(r, title+" "+row.Name), Name: row.Name, State: row.Display,
+	f := holdForm{Page: o.app.Page(r, title+" "+row.Name), Name: row.Name,
+		State: row.StateIn(r.Snapshot().Class(row)),
 		confirmForm: confirmForm{Shown: text.Visible(row.Name), Token: row.Token, Revision: row.Revision,
 			Hold: row.UUID, Action: o.app.URLs.Action(o.page, row.Name, row.UUID, from),
 			Cancel: o.app.URLs.LockFrom(row.Name, row.UUID, from)}}
 	o.fill(&f.confirmForm, typed, name, wrong)
 	f.NavEntry = "list"
 	f.AutoRefresh = true
-	f.Icon = app.Icon{State: row.Display}
+	f.Icon = f.State
 	past, _ := o.app.History.Endings(r.Context(), r.Now, row.Name)
 	f.Head = o.pages.NewHead(r, lock, past)
 	return f
@@ -189,7 +190,7 @@ func (o *Operation) unlockForm(r *app.Request, lock *app.Lock, typed Request, na
 		v.Delay = text.Duration(delay)
 	}
 	v.Queue = pages.NewQueueView(lock.Waiters, 1, v.Viewpoint)
-	v.Steps = slices.DeleteFunc(o.pages.StepViews(r, lock, &v.Head.Said.Headline), pages.StepView.IsLast)
+	v.Steps = slices.DeleteFunc(o.pages.StepViews(r, lock, row, &v.Head.Said.Headline), pages.StepView.IsLast)
 	return o.app.Render("unlock", v)
 }
 

@@ -25,9 +25,9 @@ type Page struct {
 	SearchSubject string // what it searches, in a word
 	Fresh         freshView
 	At            time.Time
-	Now           int64 // the same in milliseconds, by which the browser's clock is corrected
-	Icon          Icon
-	JSON          string // the page as JSON
+	Now           int64              // the same in milliseconds, by which the browser's clock is corrected
+	Icon          locks.DisplayState // of the tab
+	JSON          string             // the page as JSON
 	Banner        RichText
 	AutoRefresh   bool    // app.js keeps the page current
 	MinRefresh    float64 // of the page, in seconds
@@ -84,14 +84,14 @@ func (s *App) Page(r *Request, title string) Page {
 		At:            now,
 		Now:           now.UnixMilli(),
 		Fresh:         freshView{Level: level, Revision: fresh.Revision},
-		Icon:          Icon{State: "none"},
+		Icon:          NoIcon,
 	}
 	if level != locks.Never {
 		p.Fresh.Heard = p.Age(fresh.HeardAt)
 		p.Fresh.At = TimeOfDay(fresh.HeardAt)
 	}
 	if level == locks.Stale {
-		p.Icon = Icon{State: "stale", Text: "?"}
+		p.Icon = StaleIcon
 		p.Banner = Plain("etcd has not answered since " + p.Fresh.At + " UTC (").Time(p.Fresh.Heard).
 			Plain(")" + fresh.Why() + ". You see the locks as of then; they may have changed.")
 	}
@@ -119,11 +119,11 @@ func band(environment string) string {
 	return "band-" + strconv.FormatUint(xxhash.Sum64String(strings.ToLower(environment))>>16%5, 10)
 }
 
-// Icon is what the icon of the tab shows: the worst state and how many locks are in it.
-type Icon struct {
-	State locks.DisplayState // or "stale" or "none"
-	Text  string
-}
+// Icons of the tab that are not those of a state.
+const (
+	StaleIcon = "stale"
+	NoIcon    = "none"
+)
 
 // SearchPage is a page with a search of its own. The search box is that of the header, on every page: there it searches
 // the page instead of the list.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/text"
 )
 
@@ -103,7 +104,7 @@ func (u URLs) named(path, name string, pairs ...string) string {
 func (u URLs) Asset(name string) string { return u.Prefix + "assets/" + u.Assets + "/" + name }
 
 // Icon is the link to the icon of a tab.
-func (u URLs) Icon(i Icon) string { return u.To("icon.svg", "state", string(i.State), "n", i.Text) }
+func (u URLs) Icon(i locks.DisplayState) string { return u.To("icon.svg", "state", string(i)) }
 
 // OriginFor is the scheme and host that make a link one for a command line on another machine.
 func (u URLs) OriginFor(r *http.Request) string {

@@ -196,7 +196,7 @@ func (p *Pages) listPage(r *app.Request, s *locks.Snapshot, l ListRequest, found
 	v.JSON = p.app.URLs.To("api/v1/locks", "q", l.Query.Text, "sort", v.Sort)
 	v.Headline = p.Headline(r)
 	v.Headline.Acknowledge = p.acknowledgeURL(r, v.Headline)
-	v.Icon = v.Headline.icon()
+	v.Icon = v.Headline.Icon()
 	if v.Headline.Class == locks.ClassStale {
 		v.Banner = nil // it says the same
 	}
@@ -210,7 +210,7 @@ func (p *Pages) listPage(r *app.Request, s *locks.Snapshot, l ListRequest, found
 		}
 	}
 	p.fillControls(&v, s, l, &found.Counts)
-	free := p.freeIn(r, l)
+	free := p.freeIn(r, l.Query)
 	v.Sections = p.sections(r, found, free)
 	if l.group {
 		p.groupViews(&v, r, l, found)

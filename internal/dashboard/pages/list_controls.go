@@ -93,7 +93,7 @@ func (p *Pages) groupViews(v *listPage, r *app.Request, l ListRequest, found *lo
 	left := l.Limit
 	v.Owners = len(groups)
 	for _, g := range groups[:min(len(groups), maxGroups)] {
-		view := groupView{Owner: text.Clip(g.Owner, app.MaxWordShown), State: g.Display, N: g.Total,
+		view := groupView{Owner: text.Clip(g.Owner, app.MaxWordShown), State: g.State, N: g.Total,
 			In: stateCounts(&g.Counts), Waits: g.Waiting, Open: len(groups) == 1}
 		if g.Owner != "" {
 			view.URL = l.link(p.app.URLs, func(l *ListRequest) {

@@ -44,18 +44,16 @@ type rowView struct {
 func (p *Pages) rowView(r *app.Request, row *locks.Row, class locks.Class, c *headline.Input, l ListRequest) rowView {
 	at := r.Viewpoint()
 	v := rowView{
-		State: string(row.Display), Name: text.Clip(row.Name, app.MaxNameShown),
+		State: string(row.StateIn(class)), Name: text.Clip(row.Name, app.MaxNameShown),
 		Owner: text.Clip(row.Owner, app.MaxWordShown), Host: app.HostPID(row.Hostname, row.PID),
 		About: p.purposeOf(r.Caller, row), Bar: newBar(row, at),
 		Matter: p.sentenceAt(headline.Matter(row, class), at), Outcome: p.sentenceAt(c.Outcome(row), at),
 		Waiters: row.Waiters, Longest: at.Elapsed(row.Longest),
 		URL: p.app.URLs.LockFrom(row.Name, row.UUID, l.view(p.app.URLs)),
 	}
-	if class == locks.ClassDeadlock || class == locks.ClassMalformed {
-		v.State = class.String()
-	}
 	v.Version = strconv.FormatUint(locks.Hash(row.Fingerprint,
-		xxhash.Sum64String(fmt.Sprint(v.State, v.About, withoutTimes(v.Matter), withoutTimes(v.Outcome), at.Stale))), 36)
+		xxhash.Sum64String(fmt.Sprint(v.State, v.About, withoutTimes(v.Matter), withoutTimes(v.Outcome), at.Stale))),
+			36)
 	v.cutName(row.Share().Kind != "")
 	if row.Owner != "" {
 		v.OwnerURL = l.link(p.app.URLs,
@@ -146,7 +144,8 @@ func (t lockTable) Len() (n int) {
 }
 
 // newTable returns a table of locks without sections.
-func (p *Pages) newTable(r *app.Request, rows []*locks.Row, l ListRequest, class func(*locks.Row) locks.Class) lockTable {
+func (p *Pages) newTable(r *app.Request, rows []*locks.Row, l ListRequest,
+	class func(*locks.Row) locks.Class) lockTable {
 	only := tablePart{}
 	said := p.headlineInput(r)
 	for _, row := range rows {

@@ -65,10 +65,10 @@ func (p *Pages) fillSections(v *listPage, r *app.Request, l ListRequest, found *
 	}
 }
 
-// freeIn are the free locks of a list that nobody takes.
-func (p *Pages) freeIn(r *app.Request, l ListRequest) (found []diagnosis.Unclaimed) {
+// freeIn are the free locks that the query finds and that nobody takes.
+func (p *Pages) freeIn(r *app.Request, q *locks.Query) (found []diagnosis.Unclaimed) {
 	for _, free := range p.Unclaimed(r) {
-		if r.Snapshot().Finds(l.Query, free.Name, r.Viewpoint().AsOf) {
+		if r.Snapshot().Finds(q, free.Name, r.Viewpoint().AsOf) {
 			found = append(found, free)
 		}
 	}

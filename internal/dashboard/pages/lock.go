@@ -98,12 +98,13 @@ func (p *Pages) lockPage(r *app.Request, lock *app.Lock) lockPage {
 	c := r.Caller
 	row := lock.Row
 	at := lock.Viewpoint(r.Viewpoint())
-	v := lockPage{lockFrame: p.lockFrame(r, lock), State: row.Display, Problems: row.Problems}
+	v := lockPage{lockFrame: p.lockFrame(r, lock), State: row.StateIn(r.Snapshot().Class(row)),
+		Problems: row.Problems}
 	v.AutoRefresh = true
-	v.Icon = app.Icon{State: row.Display}
+	v.Icon = v.State
 	v.Head = p.NewHead(r, lock, v.History.past)
 	v.Figures = p.figures(r, lock, v.History.past)
-	v.Steps = p.StepViews(r, lock, &v.Head.Said.Headline)
+	v.Steps = p.StepViews(r, lock, row, &v.Head.Said.Headline)
 	v.Runbook = v.Head.Said.Runbook()
 	if lock.RequestedHold != "" {
 		v.Current = p.app.URLs.Lock(row.Name, row.UUID)

@@ -62,7 +62,7 @@ func (p *Pages) free(r *app.Request, lock *app.Lock) (app.Answer, error) {
 			Value(lock.ReadError).Plain(".")
 	} else if said := p.HeadlineOf(r, lock); said.Class == locks.ClassUnclaimed && len(v.Delays.First) == 0 {
 		v.State = metadata.StateUnclaimed
-		v.Icon = app.Icon{State: locks.Alerting}
+		v.Icon = locks.Alerting
 		v.Sentence = said.Summary
 	} else {
 		v.Sentence = freeSentence(v.Queue.N, len(v.Delays.First) > 0, at)

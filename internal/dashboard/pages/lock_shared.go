@@ -8,10 +8,13 @@ import (
 // sharedPage is the page of a lock that several hold: it has no record of its own.
 type sharedPage struct {
 	lockFrame
-	State    locks.DisplayState // the worst of the holders
+	State    locks.DisplayState // of the most urgent holder
 	Use      string
 	Headline Headline
-	Other    int // another limit that a holder believes in
+	Steps    []StepView // about that holder, if the lock needs a person
+	Runbook  string     // of the alert; empty: none
+	First    Link       // that holder
+	Other    int        // another limit that a holder believes in
 	Table    lockTable
 	More     int // holders that are not shown
 	Cycles   []cycleView
@@ -22,18 +25,23 @@ const maxSharers = 100
 
 func (p *Pages) shared(r *app.Request, lock *app.Lock) (app.Answer, error) {
 	u := locks.SummarizeHolders(lock.Shares)
-	v := sharedPage{lockFrame: p.lockFrame(r, lock), State: u.Display, Use: u.Describe(), Other: u.OtherLimit}
+	holders := locks.Sort(lock.Shares, locks.Order{By: locks.MostUrgent})
+	first := holders[0]
+	v := sharedPage{lockFrame: p.lockFrame(r, lock), State: first.StateIn(r.Snapshot().Class(first)),
+		Use: u.Describe(), Other: u.OtherLimit, First: Link{first.Name, p.app.URLs.Lock(first.Name, first.UUID)}}
 	v.AutoRefresh = true
 	v.Headline = p.unnamedHeadlineOf(r, lock)
+	if v.Headline.Class.Section() == locks.NeedsYou {
+		v.Runbook = v.Headline.Runbook()
+		v.Steps = p.StepViews(r, lock, first, &v.Headline.Headline)
+	}
 	v.History.URL = p.app.URLs.To("history", "q", locks.FieldTerm("name", lock.Name+"#*"))
-	if v.Icon.State != "stale" {
-		v.Icon = app.Icon{State: u.Display}
+	if v.Icon != app.StaleIcon {
+		v.Icon = v.State
 	}
 	l := ListRequest{Query: &locks.Query{}, Order: locks.Order{By: locks.MostUrgent}, Limit: defaultLimit}
-	holders := locks.Sort(lock.Shares, l.Order)
 	v.More = max(0, len(holders)-maxSharers)
-	v.Table = p.newTable(r, holders[:len(holders)-v.More], l,
-		func(row *locks.Row) locks.Class { return row.Class })
+	v.Table = p.newTable(r, holders[:len(holders)-v.More], l, r.Snapshot().Class)
 	v.Table.Caption = "Holders"
 	for i := range v.Table.Columns {
 		v.Table.Columns[i].unlink() // they are in one order

@@ -23,17 +23,17 @@ type StepView struct {
 // IsLast reports whether the step is the last resort.
 func (s StepView) IsLast() bool { return s.Number == "!" }
 
-// StepViews are the steps of a headline about a lock with a holder.
-func (p *Pages) StepViews(r *app.Request, lock *app.Lock, said *headline.Headline) []StepView {
+// StepViews are the steps of a headline about a lock, which concern the hold in row.
+func (p *Pages) StepViews(r *app.Request, lock *app.Lock, row *locks.Row, said *headline.Headline) []StepView {
 	views := make([]StepView, 0, len(said.Steps))
 	at := lock.Viewpoint(r.Viewpoint())
 	for i := range said.Steps {
 		s := &said.Steps[i]
 		v := StepView{Number: strconv.Itoa(i + 1), Title: s.Title, Effect: p.sentenceAt(s.Effect, at)}
-		v.Link = p.stepLink(r, lock.Row, said, s.Kind)
+		v.Link = p.stepLink(r, row, said, s.Kind)
 		if s.Kind == headline.Force {
 			v.Number = "!"
-			v.WhyNot = p.whyNoForce(r, lock)
+			v.WhyNot = p.whyNoForce(r, lock, row.Owner)
 		}
 		if s.Kind.Verb() != "" && lock.IsOutdated(r.Viewpoint()) {
 			v.Link = Link{}
@@ -72,14 +72,14 @@ func actionPage(verb protocol.Verb) string {
 }
 
 // whyNoForce says why the caller cannot end the hold by force here; empty if they can, or if nobody can.
-func (p *Pages) whyNoForce(r *app.Request, lock *app.Lock) string {
+func (p *Pages) whyNoForce(r *app.Request, lock *app.Lock, owner string) string {
 	c := r.Caller
 	switch {
 	case !p.app.Config.IsEnabled(protocol.VerbForceUnlock):
 		return ""
 	case !c.MaySome(access.Unlock):
 		return "Force unlock needs the permission unlock."
-	case !c.MayFor(access.Unlock, lock.Row.Owner):
+	case !c.MayFor(access.Unlock, owner):
 		return "You may force-unlock other owners' locks only."
 	case lock.IsOutdated(r.Viewpoint()):
 		return "No force unlock now: etcd does not answer, so what you see may be out of date."

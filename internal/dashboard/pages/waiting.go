@@ -2,13 +2,13 @@ package pages
 
 import (
 	"cmp"
-	"context"
+	"maps"
 	"slices"
+	"sort"
 	"strings"
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/app"
-	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/protocol"
@@ -16,7 +16,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// waitingPage shows the locks with waiters, the one with the most waiting time first.
+// waitingPage shows the locks with waiters.
 type waitingPage struct {
 	app.SearchPage
 	Locks   []contention
@@ -53,7 +53,7 @@ func (p *Pages) ServeWaiting(r *app.Request) (app.Answer, error) {
 	}
 	q := locks.ParseQuery(r.URL.Query().Get("q"), locks.AboutLocks)
 	v := waitingPage{SearchPage: p.app.SearchPage(r, "waiting", q)}
-	v.JSON = p.app.URLs.To("api/v1/locks", "q", strings.TrimSpace("waiters:>0 "+q.Text), "sort", "waiters")
+	v.JSON = p.app.URLs.To("api/v1/locks", "q", strings.TrimSpace("waiters:>0 "+q.Text))
 	if err := p.fillWaiting(r, &v, q); err != nil {
 		return app.Answer{}, err
 	}
@@ -65,28 +65,55 @@ func (p *Pages) ServeWaiting(r *app.Request) (app.Answer, error) {
 // queued is a lock with waiters.
 type queued struct {
 	lock    string
+	class   locks.Class
+	state   locks.DisplayState // of its most urgent holder
 	holders []*locks.Row
 	queue   []metadata.Waiter
-	locks.Queue
+	free    time.Time // since when it has been unclaimed; zero: it is not
 }
 
-// queuesOf returns the locks that have waiters and match the query. The error says that the search was stopped.
-func queuesOf(ctx context.Context, r *app.Request, q *locks.Query) ([]queued, error) {
-	s := r.Snapshot()
-	var all []queued
-	asOf := r.Viewpoint().AsOf
-	for lock, queue := range s.Queues {
+// queuesOf returns the locks that have waiters and match the query, in the order of the list. The error says that the
+// search was stopped.
+func (p *Pages) queuesOf(r *app.Request, q *locks.Query) (all []queued, err error) {
+	ctx, cancel := locks.WithLimit(r.Context())
+	defer cancel()
+	s, asOf := r.Snapshot(), r.Viewpoint().AsOf
+	found, err := s.Result(ctx, q, locks.Order{By: locks.MostUrgent}, asOf)
+	if err != nil {
+		return nil, err
+	}
+	known := map[string]bool{}
+	for _, row := range found.Rows {
+		one := queued{lock: row.Record.QueueName(), class: found.Class(row)}
+		switch {
+		case row.Waiters == 0:
+			continue
+		case row.Leased != nil:
+			one.holders, one.queue = []*locks.Row{row}, row.Leased.Waiters
+		case known[one.lock]:
+			continue
+		default:
+			known[one.lock] = true
+			one.queue = s.Queues[one.lock]
+			if one.holders = s.Holders(one.lock); len(one.holders) > 0 { // whose name may be too long to find them
+				row = locks.NewHeldLock(one.lock, one.holders).Row
+			}
+		}
+		one.state = row.StateIn(found.Class(row))
+		all = append(all, one)
+	}
+	for _, free := range p.freeIn(r, q) {
+		known[free.Name] = true
+		after := sort.Search(len(all), func(i int) bool { return all[i].class > locks.ClassUnclaimed })
+		all = slices.Insert(all, after, queued{lock: free.Name, class: locks.ClassUnclaimed, free: free.Since,
+			queue: s.Queues[free.Name]})
+	}
+	for _, lock := range slices.Sorted(maps.Keys(s.Queues)) { // those between two holders
 		if err := locks.Stopped(ctx); err != nil {
 			return nil, err
 		}
-		if len(queue) > 0 && s.Finds(q, lock, asOf) {
-			all = append(all, queued{lock, s.Holders(lock), queue, locks.QueueOf(queue, asOf)})
-		}
-	}
-	for _, row := range s.Leased {
-		subject := row.Subject()
-		if row.Waiters > 0 && q.Matches(&subject, asOf) {
-			all = append(all, queued{row.Name, []*locks.Row{row}, row.Leased.Waiters, *row.Queue})
+		if !known[lock] && len(s.Queues[lock]) > 0 && len(s.Holders(lock)) == 0 && s.Finds(q, lock, asOf) {
+			all = append(all, queued{lock: lock, queue: s.Queues[lock]})
 		}
 	}
 	return all, nil
@@ -94,68 +121,51 @@ func queuesOf(ctx context.Context, r *app.Request, q *locks.Query) ([]queued, er
 
 // fillWaiting fills in the locks that the query finds. The error says that the search was stopped.
 func (p *Pages) fillWaiting(r *app.Request, v *waitingPage, q *locks.Query) error {
-	ctx, cancel := locks.WithLimit(r.Context())
-	defer cancel()
-	all, err := queuesOf(ctx, r, q)
+	all, err := p.queuesOf(r, q)
 	if err != nil {
 		return err
 	}
+	at := r.Viewpoint()
 	var longest time.Time
 	for _, one := range all {
-		v.Waiting += one.Waiters
-		longest = protocol.Earlier(longest, one.Longest)
-	}
-	v.Longest = v.Elapsed(longest)
-	free := map[string]diagnosis.Unclaimed{}
-	for _, l := range p.Unclaimed(r) {
-		free[l.Name] = l
-	}
-	for _, one := range all {
-		if _, is := free[one.lock]; is {
+		v.Waiting += len(one.queue)
+		longest = protocol.Earlier(longest, locks.QueueOf(one.queue, at.AsOf).Longest)
+		if !one.free.IsZero() {
 			v.Free++
 		}
 	}
-	slices.SortFunc(all, func(a, b queued) int {
-		return cmp.Or(cmp.Compare(b.TotalWait, a.TotalWait), cmp.Compare(b.Waiters, a.Waiters),
-			cmp.Compare(a.lock, b.lock))
-	})
+	v.Longest = v.Elapsed(longest)
 	v.More = max(0, len(all)-maxContended)
-	at := r.Viewpoint()
 	for _, one := range all[:len(all)-v.More] {
-		c := p.contentionOf(one.lock, one.holders, at)
-		if l, is := free[one.lock]; is {
-			c.Free = at.Elapsed(l.Since)
-		}
-		c.QueueView = NewQueueView(one.queue, maxWaitersEach, at)
-		v.Locks = append(v.Locks, c)
+		v.Locks = append(v.Locks, p.contentionOf(&one, at))
 	}
 	return nil
 }
 
-// contentionOf is the lock and who holds it.
-func (p *Pages) contentionOf(lock string, holders []*locks.Row, at app.Viewpoint) contention {
-	c := contention{Name: text.Clip(lock, app.MaxNameShown), URL: p.app.URLs.Lock(lock, "")}
-	if len(holders) == 0 { // between two holders
+// contentionOf is the lock, who holds it, and who waits for it.
+func (p *Pages) contentionOf(one *queued, at app.Viewpoint) contention {
+	c := contention{Name: text.Clip(one.lock, app.MaxNameShown), URL: p.app.URLs.Lock(one.lock, ""), State: one.state,
+		Free: at.Elapsed(one.free), QueueView: NewQueueView(one.queue, maxWaitersEach, at)}
+	if len(one.holders) == 0 {
 		return c
 	}
-	if r := holders[0]; len(holders) == 1 && r.Name == lock {
+	if r := one.holders[0]; len(one.holders) == 1 && r.Name == one.lock {
 		c.Owner = text.Clip(r.Owner, app.MaxWordShown)
 		c.Host = app.HostPID(r.Hostname, r.PID)
 		c.Held = at.Elapsed(r.LockedAt)
-		if r.Token != 0 {
-			c.State = r.Display
+		if r.Token == 0 {
+			c.State = ""
 		}
 		return c
 	}
-	use := locks.SummarizeHolders(holders)
-	c.State = use.Display
+	use := locks.SummarizeHolders(one.holders)
 	c.Use = use.Describe()
 	c.Held = at.Elapsed(use.Oldest)
-	for _, r := range holders[:min(len(holders), maxWaitersEach)] {
+	for _, r := range one.holders[:min(len(one.holders), maxWaitersEach)] {
 		host := app.HostPID(r.Hostname, r.PID)
 		c.Sharers = append(c.Sharers, Link{cmp.Or(host, r.Name), p.app.URLs.Lock(r.Name, r.UUID)})
 	}
-	c.MoreSharers = len(holders) - len(c.Sharers)
+	c.MoreSharers = len(one.holders) - len(c.Sharers)
 	return c
 }
 
