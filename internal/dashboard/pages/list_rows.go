@@ -53,7 +53,7 @@ func (p *Pages) rowView(r *app.Request, row *locks.Row, class locks.Class, c *he
 	}
 	v.Version = strconv.FormatUint(locks.Hash(row.Fingerprint,
 		xxhash.Sum64String(fmt.Sprint(v.State, v.About, withoutTimes(v.Matter), withoutTimes(v.Outcome), at.Stale))),
-			36)
+		36)
 	v.cutName(row.Share().Kind != "")
 	if row.Owner != "" {
 		v.OwnerURL = l.link(p.app.URLs,
