@@ -25,7 +25,7 @@ type follower struct {
 	query    *locks.Query
 	json     bool
 	view     *lockview.View
-	others   *etcdlocks.Watcher
+	others   *etcdlocks.View
 	subject  locks.Subject   // of the last row that the query was asked about
 	reported map[hold]string // the last reported event of each hold
 	stale    bool            // it has reported that it is not up to date

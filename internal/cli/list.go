@@ -193,8 +193,7 @@ func (o *listOptions) table(all *snapshot, shown []*locks.Row, now time.Time) er
 // It says so if no lock was selected.
 func (all *snapshot) summary(found *locks.Counts, shown int) string {
 	ours := len(all.view.RecordsWithMisplaced())
-	others := len(all.others.Locks())
-	total := ours + others
+	total := ours + len(all.others.Locks())
 	line := countStates(found)
 	if found.Total == 0 && total > 0 {
 		line = "no lock matches"
@@ -208,9 +207,6 @@ func (all *snapshot) summary(found *locks.Counts, shown int) string {
 	}
 	if n := ours - len(all.view.Locks()); n > 0 {
 		parts = append(parts, text.Count(n, "record")+" at keys that belong to no lock")
-	}
-	if all.queued > 0 && others == 0 {
-		parts = append(parts, otherKeysNote(all.queued, all.layout.Prefix()))
 	}
 	if all.foreign > 0 {
 		parts = append(parts, text.Count(all.foreign, "key")+" below the prefix that the protocol does not know")

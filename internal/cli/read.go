@@ -22,9 +22,8 @@ type snapshot struct {
 	unlockers []metadata.Presence      // running ones
 	combined  diagnosis.CombinedPolicy // how these treat stale locks
 	alarms    []string                 // raised by etcd, if they were read
-	others    *etcdlocks.Watcher       // other libraries' locks, if they are asked for
+	others    *etcdlocks.View          // other libraries' locks, if they are asked for
 	layout    protocol.Layout
-	queued    int // number of keys below the prefix that are of other lock libraries
 	foreign   int // number of keys below the prefix that the protocol does not know
 }
 
@@ -67,8 +66,7 @@ func (s *session) snapshot(ctx context.Context) (*snapshot, error) {
 	}
 	_, foreign := view.Foreign()
 	all.view = view
-	all.queued = view.Queued()
-	all.foreign += foreign - all.queued
+	all.foreign += foreign
 	if all.unlockers, err = s.running(ctx, announced); err != nil {
 		return nil, err
 	}

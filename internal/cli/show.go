@@ -54,7 +54,7 @@ func (o *showOptions) run(ctx context.Context, s *session, name string) error {
 	if err != nil {
 		return err
 	}
-	others, note, err := s.otherLocksNamed(ctx, name)
+	others, err := s.otherLocksNamed(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func (o *showOptions) run(ctx context.Context, s *session, name string) error {
 	case len(l.Delays) > 0:
 		return noLockErrorf("%s", s.delayText(name, l.Delays))
 	}
-	return noLockErrorf("nobody holds %s%s", text.Visible(name), note)
+	return noLockErrorf("nobody holds %s", text.Visible(name))
 }
 
 func (o *showOptions) print(l *lockInfo) error {

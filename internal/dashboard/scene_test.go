@@ -211,13 +211,14 @@ func (s *scene) config() app.Config {
 	}
 	return app.Config{
 		View: from, Store: from, Snapshots: from.snapshots(s),
-		Members:      func() []app.Member { return s.members },
-		Certificates: func() []app.Certificate { return s.certificates },
-		Alarm:        func() string { return s.alarm },
-		Relists:      func() uint64 { return s.relists },
-		Explain:      func(err error) string { return err.Error() },
-		Now:          read(s, func() time.Time { return s.now }),
-		Log:          zerolog.New(zerolog.SyncWriter(&s.log)), Layout: layout, Version: "v1",
+		Members:        func() []app.Member { return s.members },
+		LeasedProblems: func() []string { return nil },
+		Certificates:   func() []app.Certificate { return s.certificates },
+		Alarm:          func() string { return s.alarm },
+		Relists:        func() uint64 { return s.relists },
+		Explain:        func(err error) string { return err.Error() },
+		Now:            read(s, func() time.Time { return s.now }),
+		Log:            zerolog.New(zerolog.SyncWriter(&s.log)), Layout: layout, Version: "v1",
 		Environment: "prod-eu",
 		// as httptest calls itself
 		Endpoints: []string{"etcd-0:2379"}, Settings: s.settings, Hosts: []string{"example.com"},

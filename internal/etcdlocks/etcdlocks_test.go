@@ -36,7 +36,7 @@ func loaded(t *testing.T, etcd *clientv3.Client, prefixes ...string) (lines []st
 	}
 	for _, l := range w.Locks() {
 		lines = append(lines, fmt.Sprintf("%s by %q, %d waiting, %v, %d keys, single %t, %s", l.Name, l.Value,
-			len(l.Waiters), l.TTL, l.Keys, l.Single, l.Why))
+			len(l.Waiters), l.Lease.TTL, l.Lease.Keys, l.Single, l.Lease.Why))
 	}
 	return lines
 }
@@ -138,7 +138,7 @@ func (f *fake) ReadLease(context.Context, int64) (protocol.Lease, error) {
 	return protocol.Lease{TTL: time.Minute, Left: time.Duration(f.left.Load())}, nil
 }
 
-func (f *fake) watcher() *etcdlocks.Watcher {
+func (f *fake) view() *etcdlocks.View {
 	return etcdlocks.New([]string{"app/"}, protocol.DefaultLayout(), f, etcdlocks.Options{Explain: error.Error,
 		OnEnded: func(r *locks.Leased, e *metadata.Ending) {
 			f.ends = append(f.ends, fmt.Sprintf("%s %q", r.Name, e.Cause))
@@ -154,12 +154,12 @@ func (f *fake) remove(key string) {
 	f.each(0, []protocol.Event{{KV: protocol.KV{Key: key}, Deleted: true}})
 }
 
-// running runs a test with a watcher of a fake etcd, on a clock of its own.
-func running(t *testing.T, test func(*fake, *etcdlocks.Watcher)) {
+// running runs a test with a view of a fake etcd, on a clock of its own.
+func running(t *testing.T, test func(*fake, *etcdlocks.View)) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{}
 		f.left.Store(int64(time.Minute))
-		w := f.watcher()
+		w := f.view()
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- w.Run(ctx) }()
@@ -171,7 +171,7 @@ func running(t *testing.T, test func(*fake, *etcdlocks.Watcher)) {
 }
 
 func TestOnlyWatchedBeginningsAreKnown(t *testing.T) {
-	running(t, func(f *fake, w *etcdlocks.Watcher) {
+	running(t, func(f *fake, w *etcdlocks.View) {
 		start := time.Now()
 		time.Sleep(time.Minute)
 		f.put("app/new/b", 11, 6)
@@ -189,6 +189,11 @@ func TestOnlyWatchedBeginningsAreKnown(t *testing.T) {
 		if !old.Since.IsZero() || old.Seen.Sub(start) > time.Second {
 			t.Errorf("since %v, seen %v: want only that it has been seen since %v", old.Since, old.Seen, start)
 		}
+		time.Sleep(5 * time.Minute) // then it is listed again, without the other
+		synctest.Wait()
+		if all := w.Locks(); len(all) != 1 || !all[0].Seen.Equal(old.Seen) || len(f.ends) != 2 {
+			t.Errorf("after another list there are %d locks and %d ends", len(all), len(f.ends))
+		}
 	})
 }
 
@@ -202,7 +207,7 @@ func TestEndsAreToldAsFarAsTheyAreKnown(t *testing.T) {
 		{"gone when its lease ends", 0, metadata.EndingLeaseEnded},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			running(t, func(f *fake, _ *etcdlocks.Watcher) {
+			running(t, func(f *fake, _ *etcdlocks.View) {
 				f.put("app/x/b", 11, 6)
 				f.left.Store(int64(tt.left))
 				time.Sleep(20 * time.Second) // it is read again

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -18,43 +18,32 @@ const (
 	slack    = time.Second // etcd counts whole seconds, and ends leases a little late
 )
 
-// lease is what is known of the lease of a holder.
-type lease struct {
-	protocol.Lease
-	expires time.Time // unless it is kept alive; zero = unknown
-	read    time.Time
-	why     string // it could not be read
-}
-
-// dueAt returns when the lease is to be read again: often enough to tell a release from an end.
-func (l *lease) dueAt() time.Time {
-	if l == nil {
-		return time.Time{}
+// dueAt returns when a lease is to be read again: often enough to tell a release from an end.
+func dueAt(l *locks.Lease) time.Time {
+	if l.Why != "" || l.Keys > manyKeys {
+		return l.ReadAt.Add(rarely)
 	}
-	if l.why != "" || l.Keys > manyKeys {
-		return l.read.Add(rarely)
-	}
-	return l.read.Add(min(10*time.Second, max(time.Second, l.TTL/4)))
+	return l.ReadAt.Add(min(10*time.Second, max(time.Second, l.TTL/4)))
 }
 
 // howEnded returns how a hold ended whose key is gone at a time: before the end of its lease, it was released. If the
 // lease was not read lately, it may have been kept alive since, and the answer is empty.
-func (l *lease) howEnded(at time.Time) string {
+func howEnded(l *locks.Lease, at time.Time) string {
 	switch {
-	case l == nil || l.expires.IsZero():
+	case l.Expires.IsZero():
 		return ""
-	case at.Before(l.expires.Add(-slack)):
+	case at.Before(l.Expires.Add(-slack)):
 		return metadata.EndingReleased
-	case at.Sub(l.read) <= max(l.TTL/2, 2*slack):
+	case at.Sub(l.ReadAt) <= max(l.TTL/2, 2*slack):
 		return metadata.EndingLeaseEnded
 	}
 	return ""
 }
 
 // readLeases reads the leases of holders until ctx ends.
-func (w *Watcher) readLeases(ctx context.Context) {
+func (v *View) readLeases(ctx context.Context) {
 	for {
-		w.readDue(ctx, maxRound)
+		v.readDue(ctx, maxRound)
 		select {
 		case <-ctx.Done():
 			return
@@ -63,40 +52,39 @@ func (w *Watcher) readLeases(ctx context.Context) {
 	}
 }
 
-// readDue reads the leases of holders that are due, those that were read longest ago first, and forgets the others.
-func (w *Watcher) readDue(ctx context.Context, limit int) {
+// readDue reads the leases of holders that are due, those that were read longest ago first, and forgets all others.
+func (v *View) readDue(ctx context.Context, limit int) {
 	now := time.Now()
-	all := w.Locks()
-	known := make(map[int64]*lease, len(all))
-	var due []int64
-	w.mu.Lock()
-	for _, l := range all {
-		if _, listed := known[l.Lease]; listed {
-			continue
+	var due []locks.Lease
+	known := map[int64]locks.Lease{}
+	v.mu.Lock()
+	for _, q := range v.queues {
+		l := v.leases[q.holder.lease]
+		l.ID = q.holder.lease
+		if _, listed := known[l.ID]; !listed && !now.Before(dueAt(&l)) {
+			due = append(due, l)
 		}
-		known[l.Lease] = w.leases[l.Lease]
-		if !now.Before(known[l.Lease].dueAt()) {
-			due = append(due, l.Lease)
-		}
+		known[l.ID] = l
 	}
-	w.leases = known
-	w.mu.Unlock()
-	slices.SortFunc(due, func(a, b int64) int { return known[a].dueAt().Compare(known[b].dueAt()) })
-	for _, id := range due[:min(len(due), limit)] {
-		w.readLease(ctx, id)
+	v.leases = known
+	v.mu.Unlock()
+	slices.SortFunc(due, func(a, b locks.Lease) int { return dueAt(&a).Compare(dueAt(&b)) })
+	for _, l := range due[:min(len(due), limit)] {
+		read := v.readLease(ctx, l.ID)
+		v.mu.Lock()
+		v.leases[l.ID] = read
+		v.locks = nil
+		v.mu.Unlock()
 	}
 }
 
-func (w *Watcher) readLease(ctx context.Context, id int64) {
-	found, err := w.source.ReadLease(ctx, id)
-	read := &lease{Lease: found, read: time.Now()}
-	read.expires = read.read.Add(max(0, found.Left))
+func (v *View) readLease(ctx context.Context, id int64) locks.Lease {
+	found, err := v.source.ReadLease(ctx, id)
+	l := locks.Lease{ID: id, ReadAt: time.Now(), TTL: found.TTL, Keys: found.Keys}
 	if err != nil {
-		read.expires = time.Time{}
-		read.why = w.opt.Explain(err)
+		l.Why = v.opt.Explain(err)
+		return l
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.leases[id] = read
-	w.locks = nil
+	l.Expires = l.ReadAt.Add(max(0, found.Left))
+	return l
 }

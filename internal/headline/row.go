@@ -87,8 +87,6 @@ func (c *Input) Outcome(r *locks.Row) (s sentence) {
 	switch {
 	case alertsFirst(r, never):
 		return s.Say("alert ").Until(r.DueAlert)
-	case r.Leased != nil:
-		return s.Say("ends with its lease")
 	case never:
 		return s.Say("never")
 	case r.Class == locks.ClassDead && !c.Combined.Known():
@@ -107,10 +105,10 @@ func (c *Input) Outcome(r *locks.Row) (s sentence) {
 
 // leaseEnd says when a lock of another library ends by itself.
 func leaseEnd(l *locks.Leased) (s sentence) {
-	if l.Expires.IsZero() {
+	if l.Lease.Expires.IsZero() {
 		return s.Say("lease unread")
 	}
-	return s.Say("ends ").Until(l.Expires).Say(" if silent")
+	return s.Say("ends ").Until(l.Lease.Expires).Say(" if silent")
 }
 
 // alertsFirst reports whether the next that happens to a hold by itself is its alert.

@@ -63,8 +63,8 @@ func newLeased(l *locks.Leased, now time.Time) *Leased {
 	if l == nil {
 		return nil
 	}
-	j := &Leased{Key: l.Key, Single: l.Single, Lease: strconv.FormatInt(l.Lease, 16), TTL: Known(seconds(l.TTL))}
-	j.EndsAt, j.EndsIn = Instant(l.Expires, now)
+	j := &Leased{Key: l.Key, Single: l.Single, Lease: strconv.FormatInt(l.Lease.ID, 16), TTL: Known(seconds(l.Lease.TTL))}
+	j.EndsAt, j.EndsIn = Instant(l.Lease.Expires, now)
 	return j
 }
 

@@ -21,18 +21,24 @@ const LeasedState DisplayState = "leased"
 // Leased is a lock of another library.
 type Leased struct {
 	Name    string
-	Single  bool   // one key with a lease, which need not be a lock
-	Key     string // of the holder
-	Value   string // of that key, if it is text
-	Lease   int64
+	Single  bool      // one key with a lease, which need not be a lock
+	Key     string    // of the holder
+	Value   string    // of that key, if it is text
 	Token   int64     // create revision of the key
 	Since   time.Time // when it was seen to be taken; zero = before it was watched
 	Seen    time.Time // when it was first seen
-	TTL     time.Duration
-	Expires time.Time // when the lease ends unless it is kept alive; zero = unknown
-	Keys    int       // that end with the lease
-	Why     string    // the time of the lease is not known
+	Lease   Lease
 	Waiters []metadata.Waiter
+}
+
+// Lease is the lease with which the lock of another library ends.
+type Lease struct {
+	ID      int64
+	ReadAt  time.Time // zero = not yet
+	TTL     time.Duration
+	Expires time.Time // when it ends unless it is kept alive; zero = unknown
+	Keys    int       // that end with it
+	Why     string    // its time is unknown
 }
 
 // HeldSince returns since when the lock has been held at least.
@@ -54,23 +60,23 @@ func (l *Leased) Facts(now time.Time) []Fact {
 	case now.Sub(l.Seen) >= time.Second:
 		since = "at least " + text.Age(l.Seen, now) + " ago: etcd stores no time"
 	}
-	lease := "time unknown: " + cmp.Or(l.Why, "not read yet")
-	if !l.Expires.IsZero() {
-		lease = fmt.Sprintf("for %s, kept alive %s, ends %s unless it is kept alive again", text.Duration(l.TTL),
-			text.Relative(l.Expires.Add(-l.TTL), now), text.Relative(l.Expires, now))
+	lease := "time unknown: " + cmp.Or(l.Lease.Why, "not read yet")
+	if !l.Lease.Expires.IsZero() {
+		lease = fmt.Sprintf("for %s, kept alive %s, ends %s unless it is kept alive again", text.Duration(l.Lease.TTL),
+			text.Relative(l.Lease.Expires.Add(-l.Lease.TTL), now), text.Relative(l.Lease.Expires, now))
 	}
 	value := cmp.Or(text.Visible(l.Value), "no text")
 	return []Fact{{"state", kind}, {"value", value}, {"key", text.Visible(l.Key)}, {"since", since},
-		{"lease", strconv.FormatInt(l.Lease, 16) + ", " + text.Prose(lease)}}
+		{"lease", strconv.FormatInt(l.Lease.ID, 16) + ", " + text.Prose(lease)}}
 }
 
 // Revoke returns the command that ends the hold, and what else it ends.
 func (l *Leased) Revoke() (command, consequence string) {
 	consequence = "The lease ends, and with it all keys of that session; the holder is not stopped."
-	if l.Keys > 0 {
-		consequence = fmt.Sprintf("The lease ends with %s; the holder is not stopped.", text.Count(l.Keys, "key"))
+	if l.Lease.Keys > 0 {
+		consequence = fmt.Sprintf("The lease ends with %s; the holder is not stopped.", text.Count(l.Lease.Keys, "key"))
 	}
-	return fmt.Sprintf("etcdctl lease revoke %x", l.Lease), consequence
+	return fmt.Sprintf("etcdctl lease revoke %x", l.Lease.ID), consequence
 }
 
 // Record returns what is known of the hold in the form of a record, for what shows records.
@@ -83,7 +89,7 @@ func (l *Leased) Record() *metadata.Record {
 func NewLeasedRow(l *Leased, now time.Time) *Row {
 	r := &Row{Record: l.Record(), Queue: new(QueueOf(l.Waiters, now)), Leased: l, Display: LeasedState,
 		Class: ClassLeased, Judgement: staleness.Judgement{State: LeasedState}}
-	r.Fingerprint = Hash(xxhash.Sum64String(l.Key), uint64(l.Token), uint64(l.Expires.Unix()), uint64(r.Waiters),
+	r.Fingerprint = Hash(xxhash.Sum64String(l.Key), uint64(l.Token), uint64(l.Lease.Expires.Unix()), uint64(r.Waiters),
 		xxhash.Sum64String(l.Value))
 	return r
 }

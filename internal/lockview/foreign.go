@@ -21,7 +21,6 @@ const (
 type foreignKeys struct {
 	total    int
 	sample   map[string]bool // some of them
-	queued   map[string]bool // those of other lock libraries
 	in       map[string]int  // how many lie in a lock's range, by lock; 0 = unknown
 	overflow bool            // there are more such locks than in holds
 }
@@ -48,16 +47,6 @@ func (f *foreignKeys) add(key, lock string, n int, held bool) {
 		delete(f.in, lock)
 	case !ok || known > 0:
 		f.in[lock] = known + n
-	}
-}
-
-// noteQueued notes a foreign key that was written or deleted, if it is of another lock library.
-func (f *foreignKeys) noteQueued(kv protocol.KV, deleted bool) {
-	switch {
-	case deleted:
-		delete(f.queued, kv.Key)
-	case kv.IsQueued() && len(f.queued) < maxForeignLocks:
-		f.queued[kv.Key] = true
 	}
 }
 

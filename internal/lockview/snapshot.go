@@ -31,7 +31,7 @@ func newSnapshot(l protocol.Layout) *snapshot {
 	return &snapshot{
 		layout: l, queues: queues{}, unlockers: map[string]unlocker{},
 		statements: newStatements(), delays: map[string]metadata.LockDelay{}, free: map[string]time.Duration{},
-		foreign:   foreignKeys{sample: map[string]bool{}, queued: map[string]bool{}, in: map[string]int{}},
+		foreign:   foreignKeys{sample: map[string]bool{}, in: map[string]int{}},
 		misplaced: misplacedRecords{layout: l, byPrefix: map[string]*misplaced{}},
 	}
 }

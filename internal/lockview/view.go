@@ -189,13 +189,6 @@ func (v *View) Foreign() (sample []string, total int) {
 	return slices.Sorted(maps.Keys(v.snap.foreign.sample)), v.snap.foreign.total
 }
 
-// Queued returns how many of the foreign keys are of other lock libraries; no more than 10,000 are counted.
-func (v *View) Queued() int {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return len(v.snap.foreign.queued)
-}
-
 // Changed returns a channel that is closed at the next change of anything the view shows. Signs of life do not count.
 func (v *View) Changed() <-chan struct{} {
 	v.mu.Lock()

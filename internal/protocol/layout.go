@@ -9,7 +9,6 @@ package protocol
 import (
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -295,15 +294,6 @@ type KV struct {
 	ModRevision    int64
 	Version        int64 // how often the key was written since it was created; 0 = unknown
 	Lease          int64 // 0 = the key stays until it is deleted
-}
-
-// IsQueued reports whether the key is of another lock library: its last part is its lease, in hex or, from node's
-// etcd3, in decimal.
-func (kv KV) IsQueued() bool {
-	i := strings.LastIndexByte(kv.Key, '/')
-	last := kv.Key[i+1:]
-	return i > 0 && kv.Lease != 0 &&
-		(last == strconv.FormatInt(kv.Lease, 16) || last == strconv.FormatInt(kv.Lease, 10))
 }
 
 // Lease is a lease as etcd describes it.

@@ -5,10 +5,10 @@ const neverLeft = "TestInconsistenciesAreFound"
 // readerSuites are what people and other programs are told, and the programs themselves.
 var readerSuites = []suite{
 	{"internal/etcdlocks", []fault{
-		{"leased-queued", "if t.Key = own; «kv.IsQueued()» {", `false`, "TestLocksOfRealClientsAreFound"},
-		{"leased-ours", "«!w.isOurs(kv.Key)» &&", `true`, "TestLocksOfRealClientsAreFound"},
-		{"leased-since", "if «len(after) > 0» {", `false`, "TestOnlyWatchedBeginningsAreKnown"},
-		{"leased-released", `at.Before(l.expires.Add(-slack))`, `true`, "TestEndsAreToldAsFarAsTheyAreKnown"},
+		{"leased-queued", `«i > 0» && (last == hex`, `false`, "TestLocksOfRealClientsAreFound"},
+		{"leased-ours", `v.own.Parse(kv.Key).Kind != protocol.KindForeign`, `false`, "TestLocksOfRealClientsAreFound"},
+		{"leased-since", "if «watched» {", `false`, "TestOnlyWatchedBeginningsAreKnown"},
+		{"leased-released", `at.Before(l.Expires.Add(-slack))`, `true`, "TestEndsAreToldAsFarAsTheyAreKnown"},
 	}},
 	{"internal/protocol pkg/metadata internal/lockrecord", []fault{
 		{"presence-left-over", `lease == 0`, `false`, "TestPresenceIsReadAsFarAsPossible"},

@@ -28,7 +28,7 @@ type components struct {
 	requests *etcdconn.RequestMetrics
 	store    *lockstore.Store
 	view     *lockview.View
-	others   *etcdlocks.Watcher // the locks of other libraries
+	others   *etcdlocks.View // the locks of other libraries
 	health   *etcdconn.HealthMonitor
 	faults   *etcdconn.FaultMonitor
 	pages    *dashboard.Dashboard
@@ -45,7 +45,7 @@ func connect(o options, layout protocol.Layout, log zerolog.Logger) (*components
 	r.health = etcdconn.NewHealthMonitor(r.client, o.etcd.RequestTimeout, log)
 	r.faults = &etcdconn.FaultMonitor{Etcd: r.client, Prefix: layout.Prefix(), Log: log,
 		IsUsable: func() bool { return r.view.Fresh().Synced }}
-	r.others = etcdlocks.New(o.others, layout, r.store, etcdlocks.Options{Explain: etcdconn.Explain, Log: log,
+	r.others = etcdlocks.New(o.others, layout, r.store, etcdlocks.Options{Explain: etcdconn.Explain,
 		OnEnded: func(l *locks.Leased, ending *metadata.Ending) { r.pages.Ended(l.Record(), ending) }})
 	r.watch(layout, log)
 	return r, nil
@@ -79,13 +79,7 @@ func (r *components) join(o options, layout protocol.Layout, identities access.C
 	config.Store = r.store
 	config.Operator = r.store
 	config.Snapshots = view.Snapshots(nil)
-	config.Others = func() app.Others {
-		shown := app.Others{Problems: r.others.Problems()}
-		if len(o.others) == 0 {
-			shown.Unshown = view.Queued()
-		}
-		return shown
-	}
+	config.LeasedProblems = r.others.Problems
 	config.Members = func() []app.Member { return members(r.health.Last()) }
 	config.Certificates = func() []app.Certificate { return shownCertificates(r.certificates(o), time.Now()) }
 	config.Alarm = func() string { return alarm(r.health.Last()) }

@@ -33,7 +33,7 @@ const namespace = "unlocker"
 type components struct {
 	store   *lockstore.Store
 	view    *lockview.View
-	others  *etcdlocks.Watcher // the locks of other libraries
+	others  *etcdlocks.View // the locks of other libraries
 	health  *etcdconn.HealthMonitor
 	faults  *etcdconn.FaultMonitor
 	metrics *lockmetrics.Collector
@@ -56,7 +56,7 @@ func join(o options, etcd *clientv3.Client, log zerolog.Logger) (*components, er
 	}
 	r.faults = &etcdconn.FaultMonitor{Etcd: etcd, Prefix: layout.Prefix(), Log: log,
 		IsUsable: func() bool { return r.view.Fresh().Synced }}
-	r.others = etcdlocks.New(o.others, layout, r.store, etcdlocks.Options{Explain: etcdconn.Explain, Log: log})
+	r.others = etcdlocks.New(o.others, layout, r.store, etcdlocks.Options{Explain: etcdconn.Explain})
 	r.view = lockview.New(layout, lockview.Source{List: r.store.ListKeys, Watch: r.store.Watch,
 		Ending: r.store.ReadEnding},
 		lockview.Options{

@@ -54,8 +54,8 @@ type Config struct {
 	Operator Operator
 	Enabled  []access.Permission
 
-	// Others returns what is known of other lock libraries beside their locks; may be nil.
-	Others func() Others
+	// LeasedProblems returns why the locks of other libraries are not current, in sentences.
+	LeasedProblems func() []string
 	// Members returns what each endpoint of etcd last reported about itself; empty if that is not known.
 	Members func() []Member
 	// Certificates returns the certificates that the dashboard depends on.
@@ -88,20 +88,6 @@ type Config struct {
 	Alertmanager   string                  // its address for people, where locks can be silenced; empty: not known
 	Sources        []stacktrace.SourceLink // of the frames of backtraces
 	HSTS           time.Duration           // how long browsers shall come by TLS only, once they did; 0 = not said
-}
-
-// Others is what is known of other lock libraries beside their locks, which are in the snapshots.
-type Others struct {
-	Unshown  int      // keys below our prefix that look like theirs, and that no flag asks for
-	Problems []string // why their locks are not current, in sentences
-}
-
-// OtherLibraries calls [Config].Others.
-func (s *App) OtherLibraries() Others {
-	if s.Config.Others == nil {
-		return Others{}
-	}
-	return s.Config.Others()
 }
 
 // Member is an endpoint of etcd.

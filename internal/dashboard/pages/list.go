@@ -103,8 +103,8 @@ type listPage struct {
 	Fragment    string // address of what changes
 	NextAt      int64  // when a state changes by itself, or silence of etcd becomes a fact, in milliseconds
 	ETag        string
-	Others      app.Others
-	Part        bool // only what changes is asked for, not the page around it
+	Stale       []string // why locks of other libraries are not current
+	Part        bool     // only what changes is asked for, not the page around it
 }
 
 type (
@@ -153,7 +153,7 @@ func (p *Pages) ListTag(r *app.Request, s *locks.Snapshot, l ListRequest) string
 		xxhash.Sum64String(p.app.Config.Version+p.app.URLs.Assets),
 		xxhash.Sum64String(string(r.Level())),
 		xxhash.Sum64String(fmt.Sprint(r.Caller.Name, r.Caller.Rights)))
-	h = locks.Hash(h, uint64(len(s.Cycles())), xxhash.Sum64String(fmt.Sprint(p.app.OtherLibraries())))
+	h = locks.Hash(h, uint64(len(s.Cycles())), xxhash.Sum64String(fmt.Sprint(p.app.Config.LeasedProblems())))
 	for _, l := range p.Unclaimed(r) { // time alone makes a lock one of them
 		h = locks.Hash(h, xxhash.Sum64String(l.Name), uint64(l.Waiters), uint64(l.Since.UnixNano()))
 	}
@@ -177,7 +177,7 @@ func (p *Pages) listPage(r *app.Request, s *locks.Snapshot, l ListRequest, found
 		Problems: l.Query.Problems, From: w.First + 1, To: w.First + len(w.Rows),
 		Clear: l.link(p.app.URLs, func(l *ListRequest) { l.Query.Text = "" }), Limit: l.Limit, Grouped: l.group,
 	}
-	v.Others = p.app.OtherLibraries()
+	v.Stale = p.app.Config.LeasedProblems()
 	v.NavEntry = "list"
 	if l.group {
 		v.NavEntry = "owners"
