@@ -19,11 +19,11 @@ import (
 // A bad name or option is an error before any request is sent.
 func (c *Client) Lock(ctx context.Context, name string, opts ...Option) (l *Lock, err error) {
 	a, p, err := c.newAcquisition(ctx, name, opts)
+	if err == nil && a.set.conditional() {
+		err = errNoConditionsInWait
+	}
 	if err != nil {
 		return nil, fmt.Errorf("lock %q: %w", name, err)
-	}
-	if a.set.conditional() {
-		return nil, fmt.Errorf("lock %q: %w", name, errNoConditionsInWait)
 	}
 	if l, err := a.reenter(ctx); l != nil || err != nil {
 		return l, err
@@ -65,8 +65,7 @@ func (c *Client) TryLock(ctx context.Context, name string, opts ...Option) (l *L
 }
 
 // Do takes the lock, waiting for it as [Client.Lock] does, runs fn, and releases the lock when fn returns or panics.
-// The context of fn ends with ctx, or when the lock is lost, with the [*LostError] as its cause; [FromContext] finds
-// the handle in it.
+// The context of fn is a [Lock.WorkContext].
 //
 // The error joins those of fn and of the lock: nil means that fn succeeded and that the lock was held throughout.
 func (c *Client) Do(ctx context.Context, name string, fn func(ctx context.Context) error, opts ...Option) (err error) {
@@ -88,8 +87,8 @@ func (c *Client) Do(ctx context.Context, name string, fn func(ctx context.Contex
 	return fn(ctx)
 }
 
-// errNoConditionsInWait refuses conditions in a call that may wait: they would have to hold when its turn comes, after
-// a ticket, a lease and three different transactions, each of which may be repeated.
+// errNoConditionsInWait refuses conditions in a call that may wait: its turn comes by one of several transactions, each
+// of which may be repeated.
 var errNoConditionsInWait = errors.New("only TryLock and TryLockAll take If and Then: to wait, take the lock and use " +
 	"its Guard in a transaction of your own")
 
@@ -236,24 +235,21 @@ func (l *Lock) newInnerHandle(outer *Lock) *Lock {
 	return inner
 }
 
-// Locker returns the lock as a [sync.Locker], for code that takes one and cannot be changed. Prefer [Client.Do]: code
-// under a Locker does not learn that the lock was lost.
+// Locker returns the lock as a [sync.Locker], for code that takes one and cannot be changed: such code does not learn
+// that the lock was lost. Prefer [Client.Do].
 //
-// Lock waits as [Client.Lock] does, through outages of etcd, and returns only when the lock is held. If it cannot get
-// the lock, because ctx ended, the client was closed or etcd refused, Lock panics with an error that wraps the reason:
-// returning would run the code without the lock, and blocking would hide why it does not run. Unlock panics if the lock
-// is not locked. It logs other errors, and the release continues in the background.
+// Lock waits as [Client.Lock] does, through outages of etcd. If it cannot get the lock, because ctx ended, the client
+// was closed or etcd refused, it panics with an error that wraps the reason. Unlock panics if the lock is not locked.
+// It logs other errors, and the release continues in the background.
 //
 // lost is called at most once for each Lock, with the error, usually a [*LostError], if the hold ends or may have ended
-// while the code runs. From then on another client may hold the lock. Nothing else can stop the code, so lost should:
-// by ending the process, or by closing what the code writes to. It must not be nil. If only Unlock discovers the loss,
-// lost is called before Unlock returns.
+// while the code runs; if only Unlock discovers that, before Unlock returns. From then on another client may hold the
+// lock, so lost should stop the code: by ending the process, or by closing what the code writes to.
 //
-// Nobody calls [Lock.Alive] for such code: choose an [AutoUnlockAfter] longer than it takes, or a [Heartbeat].
+// Nothing calls [Lock.Alive] for such code: choose an [AutoUnlockAfter] longer than it takes, or a [Heartbeat].
 //
 // Within the process the Locker behaves like a [sync.Mutex]: one goroutine has it at a time, even after a loss, until
-// its Unlock. So it takes at most one share of a semaphore or read-write lock; for those, make one Locker per
-// goroutine.
+// its Unlock. To take several shares of a semaphore or read-write lock, make one Locker per goroutine.
 func (c *Client) Locker(ctx context.Context, name string, lost func(error), opts ...Option) (sync.Locker, error) {
 	if lost == nil {
 		return nil, errors.New("mutex: a Locker needs a function to call when the lock is lost")

@@ -140,49 +140,30 @@ type span struct{ alertAfter, autoUnlockAfter time.Duration }
 // span returns the times that the lock was taken with.
 func (l *Lock) span() span { return span{l.set.alertAfter, l.set.autoUnlockAfter} }
 
-// alive extends the lock by its own times, or by others.
+// alive extends the lock, and those that the work needs, too, by their own times or by others.
 func (l *Lock) alive(ctx context.Context, other *span, progress []string) error {
 	if l.hasNoHold() {
 		return errNoHold
 	}
-	if l.reentry.of != nil {
-		if err := l.err(); err != nil {
-			return err
-		}
-		if l.group != nil { // the work needs all of them
-			return l.group.alive(ctx, other, progress)
-		}
+	if err := l.err(); err != nil && l.reentry.of != nil {
+		return err
 	}
-	hold := l.root()
-	by := hold.span()
+	return each(l.members(), func(hold *Lock) error { return hold.aliveAlone(ctx, other, progress) })
+}
+
+func (l *Lock) aliveAlone(ctx context.Context, other *span, progress []string) error {
+	by := l.span()
 	if other != nil {
 		by = *other
-		if err := hold.set.checkSpan(by); err != nil {
+		if err := l.set.checkSpan(by); err != nil {
 			return fmt.Errorf("alive %q: %w", l.held.Lock, err)
 		}
 	}
-	err := hold.extend(ctx, by, false, strings.Join(progress, " "))
+	err := l.extend(ctx, by, false, strings.Join(progress, " "))
 	if err == nil || errors.Is(err, ErrNotHeld) {
 		return err
 	}
 	return fmt.Errorf("alive %q: %w", l.held.Lock, err)
-}
-
-// Alive extends all locks as [Lock.Alive] does. The error joins those of the locks.
-func (g *Locks) Alive(ctx context.Context, progress ...string) error {
-	return g.alive(ctx, nil, progress)
-}
-
-// AliveFor extends all locks as [Lock.AliveFor] does. The error joins those of the locks.
-func (g *Locks) AliveFor(ctx context.Context, alertAfter, autoUnlockAfter time.Duration, progress ...string) error {
-	return g.alive(ctx, &span{alertAfter, autoUnlockAfter}, progress)
-}
-
-func (g *Locks) alive(ctx context.Context, other *span, progress []string) error {
-	if g == nil || len(g.locks) == 0 {
-		return errNoHold
-	}
-	return each(g.locks, func(l *Lock) error { return l.alive(ctx, other, progress) })
 }
 
 // maxHeartbeatInterval bounds the time between two heartbeats, so that a long hold has nearly all of its time left when

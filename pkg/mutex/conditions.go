@@ -85,7 +85,7 @@ func (l *Lock) unlockWith(writes []clientv3.Op, conditions []clientv3.Cmp) error
 func (l *Lock) checkOnlyHandle() error {
 	hold := l.root()
 	if l.forGroup {
-		return errors.New("this handle stands for several locks, and UnlockWith releases one: take it from Locks.All")
+		return errors.New("this is the handle of several locks, and UnlockWith releases one: take it from Locks.All")
 	}
 	hold.mu.Lock()
 	defer hold.mu.Unlock()

@@ -11,6 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -26,7 +27,7 @@ type Lock struct {
 
 	outer    *Lock  // the innermost hold under which it was taken
 	group    *Locks // the locks that were taken together with this one; nil when there are none
-	forGroup bool   // this handle stands for all of the group
+	forGroup bool   // this is the handle of all of the group
 	origin   origin
 
 	ctx           context.Context
@@ -40,7 +41,7 @@ type Lock struct {
 	cause     error // why the handle ended; nil while it is held
 	deadline  deadline
 	extension extension
-	messages  *messages // what others wrote for the holder; nil until there is something or the holder asks
+	inbox     *inbox // nil until there is something in it, or the holder asks
 	reentry   reentry
 	unlocking unlocking
 }
@@ -77,9 +78,9 @@ type extension struct {
 	progress         string    // the last note
 }
 
-// messages are what others wrote into the record for its holder: a request to finish, and more time. mu of its handle
-// guards them.
-type messages struct {
+// inbox has what others wrote into the record for its holder: a request to finish, and more time. mu of its handle
+// guards it.
+type inbox struct {
 	request            *metadata.FinishRequest // the latest; nil when there is none
 	requestRevision    int64                   // its revision
 	finishRequested    context.Context         // ends with the first request; nil until the holder asks for it
@@ -109,40 +110,27 @@ type unlocking struct {
 
 // Name returns the name of the lock's record. It is "pool#2" for a share of the lock "pool", see [Semaphore] and
 // [Shared].
-func (l *Lock) Name() string {
-	if l.hasNoHold() {
-		return ""
-	}
-	return l.held.Lock
-}
+func (l *Lock) Name() string { return l.hold().Lock }
 
 // UUID returns the UUID of this hold, which identifies it in the record and in the history.
-func (l *Lock) UUID() string {
-	if l.hasNoHold() {
-		return ""
-	}
-	return l.held.UUID
-}
+func (l *Lock) UUID() string { return l.hold().UUID }
 
 // Token returns the fencing token of this hold. It is greater than that of every earlier hold of any lock in the same
 // etcd, and does not change while the lock is held. A resource that refuses tokens smaller than the greatest it has
 // seen is safe from holders that do not yet know that they lost the lock. Without a hold it is 0, which is not a valid
 // token.
-func (l *Lock) Token() int64 {
+func (l *Lock) Token() int64 { return l.hold().Token }
+
+// hold returns what the handle holds; zero without a hold.
+func (l *Lock) hold() locktxn.Hold {
 	if l.hasNoHold() {
-		return 0
+		return locktxn.Hold{}
 	}
-	token := l.held.Token
-	if l.forGroup {
-		for _, one := range l.group.locks {
-			token = max(token, one.held.Token)
-		}
-	}
-	return token
+	return l.held
 }
 
 // Guard returns a compare for the caller's own transactions in the same etcd: they commit only while the lock is held.
-// It never holds for a handle that stands for several locks, which one compare cannot fence: use [Lock.Guards].
+// It never holds for the handle of several locks, which one compare cannot fence: use [Lock.Guards].
 func (l *Lock) Guard() clientv3.Cmp {
 	switch {
 	case l.hasNoHold():
@@ -157,10 +145,14 @@ func (l *Lock) Guard() clientv3.Cmp {
 // Guards returns compares for the caller's own transactions in the same etcd: they commit only while the lock, and
 // every lock that was taken together with it, is held.
 func (l *Lock) Guards() []clientv3.Cmp {
-	if !l.hasNoHold() && l.group != nil {
-		return l.group.Guards()
+	if l.hasNoHold() || l.group == nil {
+		return []clientv3.Cmp{l.Guard()}
 	}
-	return []clientv3.Cmp{l.Guard()}
+	guards := make([]clientv3.Cmp, len(l.group.locks))
+	for i, one := range l.group.locks {
+		guards[i] = one.Guard()
+	}
+	return guards
 }
 
 // Context returns a context that ends when this process must no longer act as the holder. context.Cause says why: a
@@ -185,17 +177,20 @@ func (l *Lock) Lost() <-chan struct{} {
 // Deadline returns when the context ends unless [Lock.Alive] extends it: the auto-unlock less the safety margin, on
 // this machine's clock. Without a hold it is the zero time.
 func (l *Lock) Deadline() time.Time {
-	switch {
-	case l.hasNoHold():
+	if l.hasNoHold() {
 		return time.Time{}
-	case l.forGroup:
-		return l.group.Deadline()
-	case l.reentry.of != nil:
-		return l.reentry.of.Deadline()
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.deadline.until
+	holds := []*Lock{l.root()}
+	if l.forGroup {
+		holds = l.group.locks
+	}
+	var first time.Time
+	for _, hold := range holds {
+		hold.mu.Lock()
+		first = protocol.Earlier(first, hold.deadline.until)
+		hold.mu.Unlock()
+	}
+	return first
 }
 
 // logAttributes returns the log attributes of a hold.
@@ -231,8 +226,8 @@ type handleKey struct{}
 // [Lock.Context] or [Locks.Context]. Without one it is nil. All methods of a nil handle can be called: those with an
 // error return an [ErrNotHeld].
 //
-// Under [Client.LockAll] and [Client.TryLockAll] it stands for all of the locks: Alive extends all, Context and Lost
-// end with the first that is lost, Deadline is the earliest, Unlock releases all, and Token is the greatest, which
+// Under [Client.LockAll] and [Client.TryLockAll] it is the handle of all of the locks: Alive extends all, Context and
+// Lost end with the first that is lost, Deadline is the earliest, Unlock releases all, and Token is the greatest, which
 // every later holder of any of them exceeds. Fence writes in the same etcd with [Lock.Guards]. Name and UUID are those
 // of the first lock.
 func FromContext(ctx context.Context) *Lock {
@@ -249,25 +244,16 @@ func (l *Lock) WorkContext(ctx context.Context) (work context.Context, done cont
 	return ctx, func() { detach(); cancel(nil) }
 }
 
-// Locks is the handle of several locks that were taken together, by [Client.LockAll] or [Client.TryLockAll].
+// Locks has the handles of several locks that were taken together, by [Client.LockAll] or [Client.TryLockAll].
 type Locks struct {
-	locks       []*Lock // by name
-	groupHandle *Lock   // stands for all of them
-	ctx         context.Context
-	cancel      context.CancelCauseFunc
+	locks []*Lock // by name
+	all   *Lock   // the handle of all of them; that of the only one
+
+	finishRequested func() <-chan struct{} // anyFinishRequested, once
 }
 
 // All returns the handles of the locks, sorted by name.
 func (g *Locks) All() []*Lock { return slices.Clone(g.locks) }
-
-// Names returns the [Lock.Name] of each lock, in the order of [Locks.All].
-func (g *Locks) Names() []string {
-	names := make([]string, len(g.locks))
-	for i, l := range g.locks {
-		names[i] = l.Name()
-	}
-	return names
-}
 
 // Tokens returns the fencing token of each lock, by [Lock.Name].
 func (g *Locks) Tokens() map[string]int64 {
@@ -278,27 +264,49 @@ func (g *Locks) Tokens() map[string]int64 {
 	return tokens
 }
 
+// handle returns the handle of all locks; nil if there is none.
+func (g *Locks) handle() *Lock {
+	if g == nil {
+		return nil
+	}
+	return g.all
+}
+
 // Guards returns compares for the caller's own transactions in the same etcd: they commit only while all locks are
 // held.
-func (g *Locks) Guards() []clientv3.Cmp {
-	guards := make([]clientv3.Cmp, len(g.locks))
-	for i, l := range g.locks {
-		guards[i] = l.Guard()
-	}
-	return guards
-}
+func (g *Locks) Guards() []clientv3.Cmp { return g.handle().Guards() }
 
 // Context returns a context that ends as soon as one of the locks is lost or released, with the cause of that lock's
-// [Lock.Context]. [FromContext] finds a handle in it that stands for all of them.
-func (g *Locks) Context() context.Context { return g.ctx }
+// [Lock.Context]. [FromContext] finds a handle of all of them in it.
+func (g *Locks) Context() context.Context { return g.handle().Context() }
 
 // Deadline returns when the context ends unless [Locks.Alive] extends all locks.
-func (g *Locks) Deadline() time.Time {
-	return slices.MinFunc(g.locks, func(a, b *Lock) int { return a.Deadline().Compare(b.Deadline()) }).Deadline()
+func (g *Locks) Deadline() time.Time { return g.handle().Deadline() }
+
+// Alive extends all locks as [Lock.Alive] does. The error joins those of the locks.
+func (g *Locks) Alive(ctx context.Context, progress ...string) error {
+	return g.handle().Alive(ctx, progress...)
 }
+
+// AliveFor extends all locks as [Lock.AliveFor] does. The error joins those of the locks.
+func (g *Locks) AliveFor(ctx context.Context, alertAfter, autoUnlockAfter time.Duration, progress ...string) error {
+	return g.handle().AliveFor(ctx, alertAfter, autoUnlockAfter, progress...)
+}
+
+// FinishRequested is [Lock.FinishRequested] for any of the locks.
+func (g *Locks) FinishRequested() <-chan struct{} { return g.handle().FinishRequested() }
+
+// FinishRequest returns the latest [Lock.FinishRequest] of any of the locks.
+func (g *Locks) FinishRequest() *metadata.FinishRequest { return g.handle().FinishRequest() }
+
+// Unlock releases all locks, even if some were lost. The error joins those of the locks.
+func (g *Locks) Unlock() error { return g.handle().Unlock() }
 
 // each calls f for all locks at once, so that it waits only once for an etcd that does not answer.
 func each(locks []*Lock, f func(*Lock) error) error {
+	if len(locks) == 1 {
+		return f(locks[0])
+	}
 	errs := make([]error, len(locks))
 	var all sync.WaitGroup
 	for i, l := range locks {

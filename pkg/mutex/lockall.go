@@ -242,44 +242,44 @@ func (l *Lock) waitsFor(name string) {
 	l.extension.progress = "waits for lock " + strconv.Quote(name)
 }
 
-// newLocks makes one handle of several locks.
+// newLocks makes a handle of all of the locks.
 func newLocks(locks []*Lock) *Locks {
+	if len(locks) == 1 {
+		return &Locks{locks: locks, all: locks[0]}
+	}
 	g := &Locks{locks: locks}
+	g.finishRequested = sync.OnceValue(g.anyFinishRequested)
 	outer := locks[0].outer
 	for _, l := range slices.Backward(locks) {
 		l.outer, outer = outer, l // the holder of one holds them all
 		l.group = g
 	}
-	handle := g.newGroupHandle()
-	g.groupHandle = handle
-	g.ctx, g.cancel = context.WithCancelCause(context.WithValue(context.Background(), handleKey{}, handle))
-	if handle.forGroup {
-		handle.ctx = g.ctx
-	}
-	var lost sync.Once
+	g.all = g.newHandle()
+	endLost := sync.OnceFunc(func() { close(g.all.lost) })
 	for _, l := range locks {
 		context.AfterFunc(l.ctx, func() {
 			cause := context.Cause(l.ctx)
-			g.cancel(cause)
-			if _, isLost := cause.(*LostError); isLost && handle.forGroup {
-				lost.Do(func() { close(handle.lost) })
+			g.all.cancel(cause)
+			if _, isLost := cause.(*LostError); isLost {
+				endLost()
 			}
 		})
 	}
 	return g
 }
 
-// newGroupHandle returns the handle that stands for all locks.
-func (g *Locks) newGroupHandle() *Lock {
+func (g *Locks) newHandle() *Lock {
 	first := g.locks[0]
-	if len(g.locks) == 1 {
-		return first
-	}
-	return &Lock{
+	l := &Lock{
 		c: first.c, set: first.set, wanted: first.wanted, held: first.held, callSite: first.callSite,
 		began: first.began,
 		outer: first.outer, group: g, forGroup: true, lost: make(chan struct{}), reentry: reentry{of: first},
 	}
+	for _, one := range g.locks {
+		l.held.Token = max(l.held.Token, one.held.Token)
+	}
+	l.ctx, l.cancel = context.WithCancelCause(context.WithValue(context.Background(), handleKey{}, l))
+	return l
 }
 
 // notifyAcquired calls the hook for each lock that was taken, or for the one that prevented it.

@@ -89,9 +89,8 @@ func SafetyMargin(d time.Duration) Option {
 }
 
 // Heartbeat extends the time until auto-unlock in the background while the process lives, at least every 20 seconds, up
-// to the maximum hold, which is counted from the acquisition. A short [AutoUnlockAfter] is then enough, and the lock of
-// a dead process is soon free; a longer one survives longer outages of etcd. Heartbeats prove that the process lives,
-// not that the work progresses, so they do not postpone the alert.
+// to the maximum hold, which is counted from the acquisition. It proves that the process lives, not that the work
+// progresses, so it does not postpone the alert.
 func Heartbeat(maximumHold time.Duration) Option {
 	return func(s *settings) { s.maximumHold = s.positive("the maximum hold of Heartbeat", maximumHold) }
 }
@@ -100,9 +99,6 @@ func Heartbeat(maximumHold time.Duration) Option {
 // deadline, because its holder may still be working for a moment. There is no delay after a release by the holder, or
 // when the holder is proven dead. It is rounded up to whole seconds, and at most an hour. An unlocker may have a
 // default for holds without this option; zero means no delay in any case.
-//
-// Only clients that support lock delays observe them: those of this module, of this version or later. A resource that
-// must not obey a former holder checks the token; see [Lock.Token].
 func LockDelay(d time.Duration) Option {
 	return func(s *settings) {
 		if d < 0 || d > metadata.MaxLockDelay {
@@ -137,12 +133,12 @@ func BacktraceDepth(frames int) Option {
 }
 
 // Detached declares that the work continues after this process ends, because another process takes it over: the end of
-// this process does not prove that the lock is abandoned. [Client.Reserve] implies it, and [Lock.Detach] and
-// [Client.Adopt] declare it later; use the option if this process may end before either of them reaches etcd.
+// this process does not prove that the lock is abandoned. [Client.Reserve], [Lock.Detach] and [Client.Adopt] imply it;
+// use the option if this process may end before they reach etcd.
 func Detached() Option { return func(s *settings) { s.detached = true } }
 
 // WithoutQueue takes the lock as soon as it is free, ahead of the queue: for work that must not wait its turn, such as
-// an operator's. A release wakes all waiters without a queue at once, and any of them may get the lock.
+// an operator's.
 func WithoutQueue() Option { return func(s *settings) { s.withoutQueue = true } }
 
 // OnWait calls f while [Client.Lock] waits: when the wait begins, and when the holder or the position has changed,
@@ -150,12 +146,10 @@ func WithoutQueue() Option { return func(s *settings) { s.withoutQueue = true } 
 // before the last of them has.
 func OnWait(f func(Waiting)) Option { return func(s *settings) { s.onWait = f } }
 
-// AskToFinish makes [Client.Lock] ask the holder to finish early, as an operator may. It asks each holder that it waits
-// for once, with this reason. Holders learn of it through [Lock.FinishRequested] and may ignore it. The position in the
-// queue does not change. For a lock that several can hold, it asks those that would have to finish.
-//
-// A holder that has already been asked is not asked again. If the request fails, the wait continues. It costs a small
-// request per second of waiting, as [OnWait] does. Calls that do not wait ask nobody.
+// AskToFinish makes [Client.Lock] ask each holder that it waits for, once, to finish early, as an operator may. Holders
+// learn of it through [Lock.FinishRequested] and may ignore it. Of a lock that several can hold, it asks those that
+// would have to finish. A holder that has already been asked is not asked again. If the request fails, the wait
+// continues. It costs a small request per second of waiting, as [OnWait] does.
 func AskToFinish(reason string) Option {
 	return func(s *settings) {
 		if err := protocol.CheckReason(reason); err != nil {
@@ -165,10 +159,9 @@ func AskToFinish(reason string) Option {
 	}
 }
 
-// OnFinishRequest calls f when an operator, or a client that waits with [AskToFinish], asks the holder to finish, and
-// again for each later request. The calls are sequential, in a separate goroutine, and may continue for a short while
-// after the lock is released. The texts of the request are whatever its writer wrote: escape them. See
-// [Lock.FinishRequested].
+// OnFinishRequest calls f for each request to finish, see [Lock.FinishRequested]. The calls are sequential, in a
+// separate goroutine, and may continue for a short while after the lock is released. The texts of the request are
+// whatever its writer wrote: escape them.
 func OnFinishRequest(f func(metadata.FinishRequest)) Option {
 	return func(s *settings) { s.onFinishRequest = f }
 }
@@ -178,34 +171,26 @@ type Waiting struct {
 	Name     string // of the lock
 	Position int    // in the queue: 1 is next; 0 outside the queue
 
-	// Holder is the record of the holder; its Token is 0 if there is none. Its text is whatever the holder's client
-	// wrote: escape it. Holders are all holders of a lock that several can hold, the oldest first.
+	// Holder and Holders are as in a [HeldError].
 	Holder  metadata.FullRecord
 	Holders []metadata.FullRecord
 
-	// Delay is the lock delay that keeps other clients from taking the lock; nil if there is none. Of several it is the
-	// last to end.
-	Delay *metadata.LockDelay
-
-	// NoUnlocker reports that the auto-unlock of a holder was due, but no unlocker is running: nothing removes its
-	// hold.
-	NoUnlocker bool
+	Delay      *metadata.LockDelay // that keeps others from taking the lock; nil if there is none
+	NoUnlocker bool                // the auto-unlock of a holder was due, but no unlocker is running
 
 	Since time.Time // when the wait began, wall clock
 	At    time.Time // of this state, wall clock
 }
 
 // Reentrant lets [Client.Lock], [Client.TryLock] and [Client.Do] enter a hold of the lock again if ctx was made under
-// it, by [Client.Do] or [Lock.Context]: they return another handle of that hold at once. The lock is released, and the
-// context of the outer handle ends, when the last handle is unlocked.
-//
-// The other options of the inner call are ignored: purpose and times are those of the outer call. Without this option
-// the call fails with an [*AlreadyHeldError].
+// it: they return another handle of that hold at once, and ignore the other options. The lock is released, and the
+// context of the outer handle ends, when the last handle is unlocked. Without this option the call fails with an
+// [*AlreadyHeldError].
 func Reentrant() Option { return func(s *settings) { s.reentrant = true } }
 
 // Semaphore takes permits of a semaphore instead of the whole lock: at most limit of them are held at a time, across
-// all clients. [Weight] sets how many are taken; the default is one. All clients should use the same limit. While it
-// changes, in a rolling update, each client keeps to its own and takes no permit beyond it.
+// all clients. [Weight] sets how many are taken; the default is one. While the limits of clients differ, each keeps to
+// its own.
 //
 // Each holder has its own record, named after the lock, # and the lowest free number: [Lock.Name] is "pool#2".
 func Semaphore(limit int) Option {
@@ -230,10 +215,8 @@ func Weight(permits int) Option {
 	}
 }
 
-// Shared takes a read-write lock for reading: alongside other readers, but not alongside a writer. Readers queue behind
-// a waiting writer, so they cannot starve it.
-//
-// Each reader has its own record, named after the lock, # and a number: [Lock.Name] is "catalogue#2".
+// Shared takes a read-write lock for reading: alongside other readers, but not alongside a writer. Each reader has its
+// own record, as with a [Semaphore].
 func Shared() Option {
 	return func(s *settings) {
 		s.kind.name = metadata.KindShared
@@ -250,18 +233,16 @@ func Exclusive() Option {
 	}
 }
 
-// If makes [Client.TryLock] and [Client.TryLockAll] take the lock only if these compares hold too, in the same
-// transaction. They compare the caller's own keys in the same etcd. If they do not hold, the error is a
-// [*ConditionError], even if the lock is also held.
-//
-// Calls that wait refuse this option: take the lock, then compare in a transaction with [Lock.Guard].
+// If makes [Client.TryLock] and [Client.TryLockAll] take the lock only if these compares of the caller's own keys in
+// the same etcd hold too, in the same transaction. If they do not hold, the error is a [*ConditionError], even if the
+// lock is also held. Calls that wait refuse this option: take the lock, then compare in a transaction with
+// [Lock.Guard].
 func If(compares ...clientv3.Cmp) Option {
 	return func(s *settings) { s.conditions = append(s.conditions, compares...) }
 }
 
 // Then makes [Client.TryLock] and [Client.TryLockAll] write the caller's own keys, by puts and deletions, in the
 // transaction that takes the lock. The lock is taken if and only if the writes are done, at the revision [Lock.Token].
-// They are done once, however often an answer is lost and the request repeated.
 //
 // After an error the writes were not done and will not be, unless it is a [metadata.ErrOutcomeUnknown], or a
 // [*LostError]: then the lock was removed before this process knew that it had taken it.

@@ -92,7 +92,7 @@ func TestAcquiredLocksStayHeldWhileWaitingForTheNext(t *testing.T) {
 		if tokens := g.Tokens(); tokens["a"] >= tokens["b"] {
 			t.Errorf("the first lock was taken twice: %v", tokens)
 		}
-		for _, name := range g.Names() {
+		for name := range g.Tokens() {
 			if d := time.Until(read(t, f.etcd, name).AlertAt); d != time.Minute {
 				t.Errorf("when all were there, people were to be alerted of %s in %v", name, d)
 			}

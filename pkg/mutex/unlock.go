@@ -23,19 +23,11 @@ func (l *Lock) Unlock() error {
 	case l.hasNoHold():
 		return errNoHold
 	case l.forGroup:
-		return l.group.Unlock()
+		defer l.cancel(ErrUnlocked)
+		return unlockAll(l.group.locks)
 	}
 	l.unlocking.once.Do(func() { l.unlocking.err = l.endHandle() })
 	return l.unlocking.err
-}
-
-// Unlock releases all locks, even if some were lost. The error joins those of the locks.
-func (g *Locks) Unlock() error {
-	if g == nil || len(g.locks) == 0 {
-		return errNoHold
-	}
-	defer g.cancel(ErrUnlocked)
-	return unlockAll(g.locks)
 }
 
 func unlockAll(locks []*Lock) error { return each(locks, (*Lock).Unlock) }

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -19,26 +20,26 @@ import (
 // otherwise answer with the text of the next [Lock.Alive], which is shown beside the request.
 //
 // Requests are noticed at once, except in the first tenth of a second of a hold, and within a minute if a watch misses
-// them. The end of the hold does not close the channel. A handle that stands for several locks is asked when the holder
-// of any of them is. Without a hold the channel is nil.
+// them. The end of the hold does not close the channel. The handle of several locks is asked when the holder of any of
+// them is. Without a hold the channel is nil.
 func (l *Lock) FinishRequested() <-chan struct{} {
 	if l.hasNoHold() {
 		return nil
 	}
-	members := l.members()
-	if len(members) == 1 {
+	if members := l.members(); len(members) == 1 {
 		return members[0].finishRequestedContext().Done()
 	}
-	l.mu.Lock()
-	listens := l.messages != nil && l.messages.finishRequested != nil
-	l.mu.Unlock()
-	asked := l.finishRequestedContext()
-	if !listens {
-		for _, one := range members {
-			context.AfterFunc(one.finishRequestedContext(), l.messages.endFinishRequested)
-		}
+	return l.group.finishRequested()
+}
+
+// anyFinishRequested returns a channel that is closed when the holder of any of the locks is asked.
+func (g *Locks) anyFinishRequested() <-chan struct{} {
+	asked := make(chan struct{})
+	end := sync.OnceFunc(func() { close(asked) })
+	for _, l := range g.locks {
+		context.AfterFunc(l.finishRequestedContext(), end)
 	}
-	return asked.Done()
+	return asked
 }
 
 // FinishRequest returns the latest request to finish; nil if there is none. Its texts are whatever its writer wrote:
@@ -59,10 +60,10 @@ func (l *Lock) MoreTime() *metadata.MoreTime {
 	hold := l.root()
 	hold.mu.Lock()
 	defer hold.mu.Unlock()
-	if hold.messages == nil {
+	if hold.inbox == nil {
 		return nil
 	}
-	return hold.messages.moreTime
+	return hold.inbox.moreTime
 }
 
 // FinishRequestError returns a [*FinishRequestError] for work that ends because it was asked to, as its error or as the
@@ -78,25 +79,9 @@ func (l *Lock) FinishRequestError() error {
 	return &FinishRequestError{Name: by.held.Lock, Request: *request, At: l.c.wall()}
 }
 
-// FinishRequested is [Lock.FinishRequested] for any of the locks.
-func (g *Locks) FinishRequested() <-chan struct{} {
-	if g == nil {
-		return nil
-	}
-	return g.groupHandle.FinishRequested()
-}
-
-// FinishRequest returns the latest [Lock.FinishRequest] of any of the locks.
-func (g *Locks) FinishRequest() *metadata.FinishRequest {
-	if g == nil {
-		return nil
-	}
-	return g.groupHandle.FinishRequest()
-}
-
-// members returns the handles whose requests concern this one.
+// members returns the holds that the work under this handle needs.
 func (l *Lock) members() []*Lock {
-	if l.reentry.of != nil && l.group != nil { // the work needs all of them
+	if l.reentry.of != nil && l.group != nil {
 		return l.group.locks
 	}
 	return []*Lock{l.root()}
@@ -107,7 +92,7 @@ func latestRequest(locks []*Lock) (whom *Lock, request *metadata.FinishRequest) 
 	latest := int64(0)
 	for _, l := range locks {
 		l.mu.Lock()
-		if m := l.messages; m != nil && m.request != nil && m.requestRevision > latest {
+		if m := l.inbox; m != nil && m.request != nil && m.requestRevision > latest {
 			latest = m.requestRevision
 			whom = l
 			request = m.request
@@ -121,7 +106,7 @@ func latestRequest(locks []*Lock) (whom *Lock, request *metadata.FinishRequest) 
 func (l *Lock) finishRequestedContext() context.Context {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	m := l.ensureMessages()
+	m := l.ensureInbox()
 	if m.finishRequested == nil {
 		m.finishRequested, m.endFinishRequested = context.WithCancel(context.Background())
 		if m.requestRevision != 0 {
@@ -131,20 +116,20 @@ func (l *Lock) finishRequestedContext() context.Context {
 	return m.finishRequested
 }
 
-// ensureMessages returns the messages, creating them if needed. The caller holds mu.
-func (l *Lock) ensureMessages() *messages {
-	if l.messages == nil {
-		l.messages = &messages{}
+// ensureInbox returns the inbox, creating it if needed. The caller holds mu.
+func (l *Lock) ensureInbox() *inbox {
+	if l.inbox == nil {
+		l.inbox = &inbox{}
 	}
-	return l.messages
+	return l.inbox
 }
 
 // alertGranted returns the alert that an operator granted; zero if none did. The caller holds mu.
 func (l *Lock) alertGranted() time.Time {
-	if l.messages == nil {
+	if l.inbox == nil {
 		return time.Time{}
 	}
-	return l.messages.alertAt
+	return l.inbox.alertAt
 }
 
 // applyEvents takes over what others wrote, from the events of a watch. It reports whether one of them gave more time:
@@ -198,7 +183,7 @@ func (l *Lock) applyRecord(doc *metadata.FullRecord) {
 	}
 	by := l.storeMoreTime(doc)
 	l.postpone(doc.AutoUnlockAt, by)
-	m := l.messages
+	m := l.inbox
 	deliver := m != nil && !m.delivering &&
 		(m.requestRevision > m.deliveredRequest || m.moreTimeRevision > m.deliveredMoreTime)
 	if deliver {
@@ -212,7 +197,7 @@ func (l *Lock) applyRecord(doc *metadata.FullRecord) {
 
 // storeFinishRequest stores a request with this revision. The caller holds mu.
 func (l *Lock) storeFinishRequest(r *metadata.FinishRequest, revision int64) {
-	m := l.ensureMessages()
+	m := l.ensureInbox()
 	if revision <= m.requestRevision {
 		return
 	}
@@ -229,7 +214,7 @@ func (l *Lock) storeMoreTime(doc *metadata.FullRecord) *metadata.MoreTime {
 	if e == nil {
 		return nil
 	}
-	m := l.ensureMessages()
+	m := l.ensureInbox()
 	revision := fieldOf(doc, lockrecord.FieldExtended).ModRevision
 	last := doc.DeadlineRevision == revision
 	if longer := doc.AutoUnlockAt.Sub(e.AutoUnlockAt.Time); revision > m.moreTimeRevision {
@@ -262,7 +247,7 @@ func fieldOf(doc *metadata.FullRecord, name string) metadata.Field {
 func (l *Lock) deliver() {
 	for {
 		l.mu.Lock()
-		m := l.messages
+		m := l.inbox
 		asked := m.requestRevision > m.deliveredRequest
 		given := m.moreTimeRevision > m.deliveredMoreTime
 		request := m.request
