@@ -12,6 +12,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/locktxn/etcdretry"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -306,7 +307,9 @@ func (a *acquisition) canceller() func(context.Context) error {
 }
 
 // cancelLater cancels this attempt in the background.
-func (a *acquisition) cancelLater() { a.c.cancelLater(a.lock, a.draft.UUID, a.canceller()) }
+func (a *acquisition) cancelLater() {
+	a.c.cleanups.later(a.lock, a.draft.UUID, protocol.CancelledTTL, a.canceller())
+}
 
 // abandonIndeterminate abandons a uuid with an unanswered request.
 func (a *acquisition) abandonIndeterminate() {

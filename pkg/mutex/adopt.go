@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/protocol"
@@ -14,23 +16,21 @@ import (
 )
 
 // Adopt returns a handle of an existing hold, given the lock's name and the hold's uuid: of a lock that another process
-// took, such as a parent or one that hands on its work. The handle works like one from [Client.Lock]: its context ends
-// when the hold does, Alive extends it, Guard and Token fence with it.
+// took, such as a parent or one that hands on its work. The handle works like one from [Client.Lock].
 //
 // Both processes may have a handle at the same time; they share one hold, and each sees the other's extensions. Unlock
-// by either ends it for both, which the other sees as a loss. So one of them unlocks, usually the one that took the
-// lock, and the other calls [Lock.Detach]. To hand a hold over for good, detach and leave the Unlock to the adopter.
+// by either ends it for both, which the other sees as a loss. So one of them unlocks, and the other calls
+// [Lock.Detach].
 //
 // The time left follows from the record and this machine's clock, which must not be behind by more than the safety
-// margin, as for every holder. If the time is up but the hold has not been removed yet, Adopt extends it.
+// margin. If the time is up but the hold has not been removed yet, Adopt extends it.
 //
 // From then on the end of the process that took the lock proves nothing: the record says that the hold is detached from
 // it. [OnBehalfOfHolder] leaves the record as it is, because that process remains the holder.
 //
-// Only [OnBehalfOfHolder] and options about time apply; the client's Defaults do not. Without options, Alive postpones
-// the alert and the auto-unlock by as much as the last writer of the deadlines did. If the record does not say by how
-// much, Alive returns an error. If the record has no readable deadline, the handle's context has ended, and only Unlock
-// is useful.
+// Only [OnBehalfOfHolder] and options about time apply; the client's Defaults do not. What they leave open is as the
+// last writer of the deadlines set it. If the record does not say by how much it is extended, Alive returns an error.
+// If the record has no readable deadline, the handle's context has ended, and only Unlock is useful.
 //
 // If the lock has another holder, or none, the error is a [*LostError].
 func (c *Client) Adopt(ctx context.Context, name, uuid string, opts ...Option) (*Lock, error) {
@@ -102,32 +102,27 @@ func (c *Client) detach(ctx context.Context, h locktxn.Hold) error {
 	return c.readLoss(h, r, 0, 1)
 }
 
-// adopt fills in from the record what the options left open: the deadlines are as far from now as their last writer set
-// them. If that was a heartbeat, the alert has come closer since the last real progress, so a given time until
-// auto-unlock keeps the ratio of the two.
+// adopt fills in what the options left open: the deadlines are as far from now as their last writer set them.
 func (s *settings) adopt(r *metadata.Record) error {
 	alert, unlock, known := durations(r)
-	if s.alertAfter == 0 {
-		s.alertAfter = adoptedAlert(s.autoUnlockAfter, alert, unlock, known)
+	if known {
+		s.alertAfter = cmp.Or(s.alertAfter, alert)
+		s.autoUnlockAfter = cmp.Or(s.autoUnlockAfter, unlock)
 	}
-	if s.autoUnlockAfter == 0 && known {
-		s.autoUnlockAfter = unlock
-	}
+	s.alertAfter = cmp.Or(s.alertAfter, s.autoUnlockAfter)
 	if s.safetyMargin == 0 {
 		s.safetyMargin = min(max(cmp.Or(s.autoUnlockAfter, unlock), 0)/10, maxSafetyMargin)
 	}
-	switch {
-	case s.autoUnlockAfter == 0: // extend reports it when needed
+	if s.autoUnlockAfter == 0 { // extend reports it when needed
 		return nil
-	case s.maximumHold > 0:
-		s.alertAfter = min(s.alertAfter, s.maximumHold)
-		return s.check()
-	case s.alertAfter > s.autoUnlockAfter: // another process has a heartbeat
-		relaxed := *s
-		relaxed.alertAfter = s.autoUnlockAfter
-		return relaxed.check()
 	}
-	return s.check()
+	checked := *s
+	if s.maximumHold > 0 {
+		s.alertAfter = min(s.alertAfter, s.maximumHold)
+	} else { // another process may have a heartbeat
+		checked.alertAfter = min(s.alertAfter, s.autoUnlockAfter)
+	}
+	return checked.check()
 }
 
 // durations returns the times from the record's last sign of life to its deadlines. known reports whether they are
@@ -142,17 +137,6 @@ func durations(r *metadata.Record) (alert, unlock time.Duration, known bool) {
 	known = !last.IsZero() && !r.AlertAt.IsZero() && !r.AutoUnlockAt.IsZero() && alert > 0 && alert <= maxDuration &&
 		unlock >= minAutoUnlockAfter && unlock <= maxDuration
 	return alert, unlock, known
-}
-
-// adoptedAlert returns the time until alert if the options give only the time until auto-unlock, or neither.
-func adoptedAlert(given, alert, unlock time.Duration, known bool) time.Duration {
-	switch {
-	case given == 0 && known:
-		return alert
-	case given > 0 && known && alert < unlock:
-		return time.Duration(float64(given) * (float64(alert) / float64(unlock)))
-	}
-	return given
 }
 
 // lastAlive returns when the holder last wrote its deadlines, by its clock; zero if the record does not say.
@@ -205,8 +189,7 @@ func (l *Lock) startAdopted(ctx context.Context, doc *metadata.FullRecord) error
 // handles of the hold in this process that [Reentrant] made are detached with it.
 //
 // It waits until the record says that the end of this process proves nothing about the hold, at most for the request
-// timeout, and then keeps trying in the background. A process that may end before that, without [Client.Close], should
-// take the lock with [Detached]. A handle that was adopted or taken with Detached is detached at once.
+// timeout, and then keeps trying in the background; see [Detached].
 func (l *Lock) Detach() {
 	switch {
 	case l.hasNoHold():
@@ -222,11 +205,22 @@ func (l *Lock) Detach() {
 		return
 	}
 	if hold.origin.cancel != nil {
-		hold.c.forbidLater(hold.held.Lock, hold.held.UUID)
+		hold.forbidLater()
 	}
 	if !hold.origin.detached {
 		hold.recordDetached()
 	}
+}
+
+// forbidLater keeps late requests of the acquisition from taking the lock again after an adopter gave the hold back.
+func (l *Lock) forbidLater() {
+	c := l.c
+	c.cleanups.later(l.held.Lock, l.held.UUID, protocol.CancelledTTL, func(ctx context.Context) error {
+		_, err := c.tombstones.send(ctx, func(lease clientv3.LeaseID) locktxn.Txn {
+			return locktxn.PutTombstone(c.layout, l.held.Lock, l.held.UUID, lease)
+		})
+		return err
+	})
 }
 
 // recordDetached records that the hold outlives this process, unless the hold is lost.
@@ -246,8 +240,8 @@ func (l *Lock) recordDetached() {
 	}
 }
 
-// AttributeReserved is the attribute that marks the record of a reservation; its value is true. No process holds such a
-// lock, and the pid in the record is that of a program that may have ended.
+// AttributeReserved is the attribute that marks the record of a reservation; its value is true. The pid in the record
+// is that of a program that may have ended.
 const AttributeReserved = "reserved"
 
 // Reservation is a hold without a process. To release or extend it, use [Client.Adopt] with its name and UUID.
@@ -258,14 +252,12 @@ type Reservation struct {
 	Until time.Time // when it is auto-unlocked, wall clock
 }
 
-// Reserve takes the lock for the duration d and leaves it held, even after this process has ended: for maintenance, or
-// to keep programs stopped during an investigation. It waits for the lock as [Client.Lock] does.
+// Reserve takes the lock for the duration d and leaves it held, even after this process has ended. It waits for the
+// lock as [Client.Lock] does.
 //
 // The reason becomes the purpose of the record and must not be empty, because no process can explain the hold. Nothing
 // extends it: when the time is up, an alert is raised and the lock is auto-unlocked. For an earlier alert, add
-// [AlertAfter].
-//
-// Locks of all kinds can be reserved; [Exclusive] reserves a whole semaphore. [Heartbeat] and [Reentrant] are refused.
+// [AlertAfter]. [Heartbeat] and [Reentrant] are refused; [Exclusive] reserves a whole semaphore.
 func (c *Client) Reserve(ctx context.Context, name, reason string, d time.Duration,
 	opts ...Option) (Reservation, error) {
 	return reserve(reason, d, opts, func(opts []Option) (*Lock, error) { return c.Lock(ctx, name, opts...) })

@@ -31,16 +31,15 @@ type Options struct {
 	Owner    string // the program or service that holds the locks; the name of the running program when empty
 	Hostname string // the machine or pod; the system's host name when empty
 
-	// Process identifies this process in the records, so that a witness can prove that it ended and its locks need not
-	// wait for their deadlines. If nil, New fills it in from /proc and the environment; an empty one identifies
-	// nothing.
+	// Process identifies this process in the records, so that a witness can prove that it ended. If nil, New fills it
+	// in from /proc and the environment; an empty one identifies nothing.
 	Process *metadata.Process
 
 	// Defaults apply to every lock; the options of the call override them.
 	Defaults []Option
 
 	// ContextOptions returns options for a lock from the context of the call that takes it, such as an [Attribute] with
-	// a trace id. They override Defaults, and the options of the call override them. nil returns none.
+	// a trace id; may be nil. They override Defaults, and the options of the call override them.
 	ContextOptions func(ctx context.Context) []Option
 
 	// AttemptTimeout is how long a request waits for etcd's answer before it is sent again, to another member if there
@@ -51,15 +50,11 @@ type Options struct {
 	// Close; 15s when zero.
 	RequestTimeout time.Duration
 
-	// Logger logs what cannot be returned to a caller: lost holds, background cleanup. nil logs nothing. Package
-	// mutexlog makes one from a zerolog.Logger.
+	// Logger logs what cannot be returned to a caller: lost holds, background cleanup. nil logs nothing.
 	Logger *slog.Logger
 
-	// Hooks observe the locks, for metrics and the like.
-	Hooks Hooks
-
-	// Now is the wall clock that is written into records; time.Now when nil. Local deadlines never use it.
-	Now func() time.Time
+	Hooks Hooks            // observe the locks
+	Now   func() time.Time // the wall clock for records; time.Now when nil. Local deadlines never use it
 }
 
 // Client takes locks. It is safe for concurrent use; one per process and prefix is enough.
@@ -88,13 +83,13 @@ type Client struct {
 }
 
 // New returns a client of the locks below the prefix in etcd. It sends etcd nothing. The etcd client stays the
-// caller's: close it after this one. Make it with
+// caller's: close it after this one. Give it all members as endpoints, reached directly and not through a proxy, a user
+// that may read and write the prefix, and
 //
 //   - MaxUnaryRetries: 1, because this package repeats requests itself and knows what became of them;
-//   - DialKeepAliveTime: 10 * time.Second. Without it, a connection whose other end vanished silently, because a
-//     machine, a firewall or a network died, stays open for a quarter of an hour or longer. All requests to that member
-//     go unanswered, and if there is no other member, holds are lost when their time is up. This package can neither
-//     see the setting nor close the connection; it logs when an open connection does not answer.
+//   - DialKeepAliveTime: 10 * time.Second. Without it, a connection whose other end vanished silently stays open for a
+//     quarter of an hour or longer: all requests to that member go unanswered, and if there is no other member, holds are
+//     lost when their time is up. This package can neither see the setting nor close the connection.
 func New(etcd *clientv3.Client, o Options) (*Client, error) {
 	if etcd == nil {
 		return nil, errors.New("mutex: no etcd client was given")
@@ -183,8 +178,8 @@ func (c *Client) draft(name string, opts []Option) (set settings, d lockrecord.D
 
 // Close ends the client. Waiting calls leave the queue and return [ErrClosed]. Close waits for them and for the cleanup
 // of abandoned acquisitions, at most for the request timeout, and then at most as long again for running hooks. The
-// error says how many cleanups are unfinished. Holds that were not unlocked stay held until they are auto-unlocked, as
-// when a process dies; the log names them, their contexts end with [ErrClosed], and Unlock still works on them.
+// error says how many cleanups are unfinished. Holds that were not unlocked stay held until they are auto-unlocked; the
+// log names them, their contexts end with [ErrClosed], and Unlock still works on them.
 func (c *Client) Close() error {
 	if !c.beginClose() {
 		return nil
@@ -211,9 +206,8 @@ func (c *Client) Close() error {
 func (c *Client) logHeld() {
 	for _, hold := range c.holds.Range {
 		if l := hold.(*Lock); l.err() == nil && !l.origin.adopted {
-			c.log(slog.LevelWarn,
-				"the client is closed, and this lock stays held until it is auto-unlocked: it was not "+
-					"unlocked", l.logAttributes()...)
+			c.log(slog.LevelWarn, "the client is closed, and this lock stays held until it is auto-unlocked: it was "+
+				"not unlocked", l.logAttributes()...)
 		}
 	}
 }
@@ -229,14 +223,8 @@ func (c *Client) moment() moment { return moment{time.Now(), c.wall()} }
 // wall returns the time to write into records.
 func (c *Client) wall() time.Time { return c.opts.Now().Truncate(time.Millisecond) }
 
-// cancelLater cancels an attempt in the background.
-func (c *Client) cancelLater(lock, uuid string, cancel func(context.Context) error) {
-	c.cleanups.later(lock, uuid, protocol.CancelledTTL, cancel)
-}
-
 // cancelClaim ends the attempt with this uuid, whose outcome is unknown: afterwards it holds nothing, never will, and
-// stands in no queue. Only the transaction that writes the tombstone shows which share the attempt may have; it is
-// withdrawn afterwards.
+// stands in no queue. Which share the attempt may have is known only from the transaction that writes the tombstone.
 func (c *Client) cancelClaim(ctx context.Context, lock string, k kind, uuid string) error {
 	claim := k.claim(lock)
 	r, err := c.tombstones.send(ctx, func(lease clientv3.LeaseID) locktxn.Txn {
@@ -265,16 +253,6 @@ func (c *Client) leaveLater(lock, uuid string, l *lease) {
 			return err
 		}
 		return c.leases.revoke(ctx, l)
-	})
-}
-
-// forbidLater keeps late requests of an acquisition from taking the lock again after an adopter gave its hold back.
-func (c *Client) forbidLater(lock, uuid string) {
-	c.cleanups.later(lock, uuid, protocol.CancelledTTL, func(ctx context.Context) error {
-		_, err := c.tombstones.send(ctx, func(lease clientv3.LeaseID) locktxn.Txn {
-			return locktxn.PutTombstone(c.layout, lock, uuid, lease)
-		})
-		return err
 	})
 }
 

@@ -155,6 +155,6 @@ func (l *Lock) finish(cause error) (first bool) {
 // of the hold.
 func (l *Lock) cancelAcquisition() {
 	if l.origin.cancel != nil {
-		l.c.cancelLater(l.wanted, l.held.UUID, l.origin.cancel)
+		l.c.cleanups.later(l.wanted, l.held.UUID, protocol.CancelledTTL, l.origin.cancel)
 	}
 }
