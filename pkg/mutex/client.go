@@ -88,8 +88,8 @@ type Client struct {
 //
 //   - MaxUnaryRetries: 1, because this package repeats requests itself and knows what became of them;
 //   - DialKeepAliveTime: 10 * time.Second. Without it, a connection whose other end vanished silently stays open for a
-//     quarter of an hour or longer: all requests to that member go unanswered, and if there is no other member, holds are
-//     lost when their time is up. This package can neither see the setting nor close the connection.
+//     quarter of an hour or longer: all requests to that member go unanswered, and if there is no other member, holds
+//     are lost when their time is up. This package can neither see the setting nor close the connection.
 func New(etcd *clientv3.Client, o Options) (*Client, error) {
 	if etcd == nil {
 		return nil, errors.New("mutex: no etcd client was given")

@@ -16,16 +16,15 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// UnlockWith releases the lock and writes the caller's own keys in the same transaction, if the compares hold: the
-// writes are done if and only if the lock was held until then. They are puts and deletions outside the prefix of the
-// locks, as for [Then].
+// UnlockWith releases the lock and writes the caller's own keys, as for [Then], in the same transaction, if the
+// compares hold: the writes are done if and only if the lock was held until then.
 //
 // nil means that both happened. A [*LostError] means that the hold was already over and nothing was written. After any
 // other error, such as a [*ConditionError], the lock is held as before.
 //
 // After a [metadata.ErrOutcomeUnknown], call UnlockWith again with the same writes to learn what became of them, or
-// [Lock.Unlock] to give up. It may also be a ConditionError: the condition did not hold when etcd answered, but an
-// earlier request went unanswered and may still be committed once the condition holds.
+// [Lock.Unlock] to give up. It may also be a ConditionError: an earlier request went unanswered and may still be
+// committed once the condition holds.
 //
 // It tries for [Options].RequestTimeout. Unlike Unlock it needs an etcd that accepts writes.
 func (l *Lock) UnlockWith(writes []clientv3.Op, conditions ...clientv3.Cmp) error {

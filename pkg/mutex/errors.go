@@ -39,13 +39,13 @@ var (
 var ErrCondition = errors.New("a condition does not hold")
 
 // HeldError means that another client holds the lock or is ahead in the queue, or that a lock delay keeps it free. Its
-// text is one line: who holds it, where, since when, what for, and when the alert and the auto-unlock are due. It is an
+// text says who holds it, where, since when, what for, and when the alert and the auto-unlock are due. It is an
 // [ErrHeld].
 type HeldError struct {
 	Name string // of the lock that was wanted
 
-	// Holder is the record of the holder as it was At; its Token is 0 when the lock was free. Its text is whatever the
-	// holder's client wrote: escape it.
+	// Holder is the record of the oldest holder as it was At; its Token is 0 when the lock was free. Its text is
+	// whatever the holder's client wrote: escape it.
 	Holder metadata.FullRecord
 	At     time.Time // wall clock of this process
 
@@ -55,28 +55,18 @@ type HeldError struct {
 	Position int
 
 	// Kind is how the caller wanted to share the lock: metadata.KindSemaphore, KindShared or KindExclusive; empty for a
-	// plain lock, for which this group of fields is zero. Holders are all holders, the oldest first; Holder is the
-	// first of them. Of the Limit permits of a semaphore, Free were free and the caller wanted Weight.
+	// plain lock, for which this group of fields is zero. Holders are all holders, the oldest first. Of the Limit
+	// permits of a semaphore, Free were free and the caller wanted Weight.
 	Kind                string
 	Holders             []metadata.FullRecord
 	Free, Limit, Weight int
 
-	// Delay is the lock delay that keeps the caller from taking the lock; nil if there is none. Of several it is the
-	// last to end.
-	Delay *metadata.LockDelay
-
-	// NoUnlocker reports that the auto-unlock of a holder was due, but no unlocker is running: nothing removes its
-	// hold.
-	NoUnlocker bool
-
-	// CallSite is the file and line that took the hold of Holder, if this process did.
-	CallSite string
-
-	// Err is why the caller stopped waiting, usually an error of its context; nil from TryLock, which never waits.
-	Err error
+	Delay      *metadata.LockDelay // that keeps others from taking the lock, the last to end; nil if there is none
+	NoUnlocker bool                // the auto-unlock of a holder was due, but no unlocker is running
+	CallSite   string              // file and line that took the hold of Holder, if this process did
+	Err        error               // why the caller stopped waiting; nil from TryLock
 }
 
-// Error names the holder, in one line.
 func (e *HeldError) Error() string {
 	line := fmt.Sprintf("lock %q is held by %s", e.Name, describe(&e.Holder.Record, e.At))
 	switch {
@@ -105,10 +95,8 @@ func (e *HeldError) Error() string {
 	return line
 }
 
-// Is makes every HeldError an [ErrHeld].
 func (e *HeldError) Is(target error) bool { return target == ErrHeld }
 
-// Unwrap returns why the caller stopped waiting.
 func (e *HeldError) Unwrap() error { return e.Err }
 
 // fewHolders is the most holders that a line names.
@@ -183,7 +171,6 @@ type LostError struct {
 	maximumHold time.Duration // of the heartbeat, if it is over; else 0
 }
 
-// Error says in one line who ended the hold and why, as far as is known.
 func (e *LostError) Error() string {
 	switch {
 	case e.Token == 0 && e.Certain:
@@ -214,7 +201,6 @@ func (e *LostError) notFound() string {
 	return line + "; nobody holds it"
 }
 
-// Is makes every LostError an [ErrNotHeld].
 func (e *LostError) Is(target error) bool { return target == ErrNotHeld }
 
 // AlreadyHeldError means that the caller would wait for itself: its context was made under a hold of the lock that it
@@ -226,7 +212,6 @@ type AlreadyHeldError struct {
 	At       time.Time // of this error, wall clock
 }
 
-// Error says where the lock was taken, in one line.
 func (e *AlreadyHeldError) Error() string {
 	return fmt.Sprintf("lock %q is already held by you at %s, taken %s", e.Name, e.CallSite,
 		text.RelativeWords(e.Since, e.At))
@@ -247,7 +232,6 @@ type FailedCondition struct {
 	Keys    []*mvccpb.KeyValue // the key, or the first keys of the range; empty if there was none
 }
 
-// Error names the conditions that did not hold, in one line.
 func (e *ConditionError) Error() string {
 	facts := make([]string, len(e.Failed))
 	for i, f := range e.Failed {
@@ -256,10 +240,8 @@ func (e *ConditionError) Error() string {
 	return fmt.Sprintf("lock %q: %v: %s", e.Name, ErrCondition, strings.Join(facts, "; "))
 }
 
-// Is makes every ConditionError an [ErrCondition].
 func (e *ConditionError) Is(target error) bool { return target == ErrCondition }
 
-// String describes the key and its value.
 func (f FailedCondition) String() string {
 	switch len(f.Keys) {
 	case 0:
@@ -286,14 +268,13 @@ func (noHold) Is(target error) bool { return target == ErrNotHeld }
 // contextError returns why ctx ended.
 func contextError(ctx context.Context) error { return etcdretry.ContextError(ctx, ErrClosed) }
 
-// FinishRequestError means that work ended early because the holder was asked to finish.
+// FinishRequestError means that work ended early because the holder was asked to finish. Its text is made harmless.
 type FinishRequestError struct {
 	Name    string // of the lock
 	Request metadata.FinishRequest
 	At      time.Time // when the work ended, wall clock
 }
 
-// Error returns one line, in which text from outside is made harmless.
 func (e *FinishRequestError) Error() string {
 	by := describeRequest(&e.Request, e.At)
 	return fmt.Sprintf("the holder of lock %q was asked to finish by %s", clip(e.Name), by)

@@ -7,14 +7,13 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// Hooks observe the locks of a client: for metrics, traces and tests. A nil hook costs nothing. Package mutexmetrics
-// has hooks for Prometheus, mutexotel for OpenTelemetry, mutexlog for logs.
+// Hooks observe the locks of a client: for metrics, traces and tests. A nil hook costs nothing. Packages mutexmetrics,
+// mutexotel and mutexlog have hooks.
 //
-// A hook runs in the goroutine of the call it observes, with no mutex of this package held, so it may use the client;
-// Lock, Alive and Unlock return after it. FinishRequested, MoreTimeGiven, Lost, and ExtendEnded of a heartbeat run in
-// goroutines of the client. Hooks of one client may run concurrently. Nothing recovers a panic in a hook: it ends the
-// program, or unwinds the caller. If AcquireEnded panics, its lock is released, because no caller will ever have the
-// handle.
+// A hook runs in the goroutine of the call it observes, with no mutex of this package held, so it may use the client.
+// FinishRequested, MoreTimeGiven, Lost, and ExtendEnded of a heartbeat run in goroutines of the client. Hooks of one
+// client may run concurrently. Nothing recovers a panic in a hook: it ends the program, or unwinds the caller. If
+// AcquireEnded panics, its lock is released, because no caller will ever have the handle.
 type Hooks struct {
 	// Acquiring is called when a Lock or Do begins, before the first request. A wait that never ends is never reported
 	// by AcquireEnded.
@@ -24,21 +23,14 @@ type Hooks struct {
 	// [Client.Adopt], or for holds that are entered again, see [Reentrant].
 	AcquireEnded func(AcquireEnded)
 
-	// ExtendEnded is called after each Alive and each heartbeat.
-	ExtendEnded func(ExtendEnded)
+	ExtendEnded     func(ExtendEnded)     // after each Alive and each heartbeat
+	FinishRequested func(FinishRequested) // for each request to finish, see [Lock.FinishRequested]
+	MoreTimeGiven   func(MoreTimeGiven)   // when the holder was given more time, see [Lock.MoreTime]
 
-	// FinishRequested is called when the holder of a lock is asked to finish, and again for each later request; see
-	// [Lock.FinishRequested].
-	FinishRequested func(FinishRequested)
-
-	// MoreTimeGiven is called when the holder of a lock was given more time; see [Lock.MoreTime].
-	MoreTimeGiven func(MoreTimeGiven)
-
-	// Lost is called when a handle ends without its holder's doing. For each handle that ends, either Lost or
-	// ReleaseEnded is called, except after [Lock.Detach] and [Client.Close].
-	Lost func(Lost)
-
-	// ReleaseEnded is called after each Unlock that releases a hold, or discovers that it is gone.
+	// Lost is called when a handle ends without its holder's doing, and ReleaseEnded after each Unlock that releases a
+	// hold, or discovers that it is gone. For each handle that ends one of the two is called, except after
+	// [Lock.Detach] and [Client.Close].
+	Lost         func(Lost)
 	ReleaseEnded func(ReleaseEnded)
 }
 

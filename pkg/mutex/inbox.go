@@ -43,7 +43,7 @@ func (g *Locks) anyFinishRequested() <-chan struct{} {
 }
 
 // FinishRequest returns the latest request to finish; nil if there is none. Its texts are whatever its writer wrote:
-// escape them, or show a [FinishRequestError], which does.
+// escape them, or show a [FinishRequestError].
 func (l *Lock) FinishRequest() *metadata.FinishRequest {
 	if l.hasNoHold() {
 		return nil
@@ -66,8 +66,8 @@ func (l *Lock) MoreTime() *metadata.MoreTime {
 	return hold.inbox.moreTime
 }
 
-// FinishRequestError returns a [*FinishRequestError] for work that ends because it was asked to, as its error or as the
-// cause of a context; nil if there is no request.
+// FinishRequestError returns a [*FinishRequestError] for work that ends because it was asked to; nil if there is no
+// request.
 func (l *Lock) FinishRequestError() error {
 	if l.hasNoHold() {
 		return nil

@@ -189,8 +189,8 @@ func (p *leasePool) close(ctx context.Context) {
 	revokers.Wait()
 }
 
-// tombstoneWriter writes keys under the uuids of acquisitions that must not be committed any more. Many share one lease,
-// which keeps each for at least ttl.
+// tombstoneWriter writes keys under the uuids of acquisitions that must not be committed any more. Many share one
+// lease, which keeps each for at least ttl.
 type tombstoneWriter struct {
 	retry *etcdretry.Client
 	ttl   time.Duration

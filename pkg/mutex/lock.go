@@ -50,8 +50,7 @@ type Lock struct {
 type origin struct {
 	lease   *lease // of the ticket, as long as the hold lasts; nil if the lock was not queued for
 	adopted bool   // another handle took it and may have a ticket
-	// detached means that the end of this process does not prove the end of the hold: the record says so, or names
-	// another process.
+	// detached means that the end of this process does not prove the end of the hold.
 	detached bool
 
 	// cancel prevents the commit of acquisition requests that may still be in flight; nil if there are none.
@@ -156,8 +155,8 @@ func (l *Lock) Guards() []clientv3.Cmp {
 }
 
 // Context returns a context that ends when this process must no longer act as the holder. context.Cause says why: a
-// [*LostError], [ErrUnlocked], [ErrDetached] or [ErrClosed]. It carries the handle, see [FromContext], but neither
-// values nor the deadline of the context that the lock was taken with, which is for the wait.
+// [*LostError], [ErrUnlocked], [ErrDetached] or [ErrClosed]. It carries the handle, see [FromContext], but nothing of
+// the context that the lock was taken with, which is for the wait.
 func (l *Lock) Context() context.Context {
 	if l.hasNoHold() {
 		return noContext()
@@ -165,8 +164,7 @@ func (l *Lock) Context() context.Context {
 	return l.ctx
 }
 
-// Lost returns a channel that is closed when the lock is lost, or may be: then the cause of [Lock.Context] is a
-// [*LostError]. It stays open when the holder unlocks.
+// Lost returns a channel that is closed when the lock is lost, or may be. It stays open when the holder unlocks.
 func (l *Lock) Lost() <-chan struct{} {
 	if l.hasNoHold() {
 		return noContext().Done()
@@ -210,7 +208,7 @@ func (l *Lock) root() *Lock {
 // hasNoHold reports whether the handle is nil, or was not made by this package.
 func (l *Lock) hasNoHold() bool { return l == nil || l.c == nil }
 
-// noContext returns the context of a handle without a hold: one that has ended.
+// noContext returns a context that has ended, that of a handle without a hold.
 func noContext() context.Context {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cancel(errNoHold)

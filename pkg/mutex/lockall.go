@@ -20,9 +20,8 @@ const MaxBatch = 24
 // AttributeTogether is the attribute of a record that names the other locks that were taken with it.
 const AttributeTogether = "together_with"
 
-// TryLockAll takes all of the locks in one transaction, or none: it never holds only some of them. If a lock is held,
-// or others queue for it, the error is a [*HeldError] about the first such lock. It takes at most [MaxBatch] locks, and
-// accepts [If] and [Then]. All locks have the same token.
+// TryLockAll takes all of the locks in one transaction, or none. If a lock is held, or others queue for it, the error
+// is a [*HeldError] about the first such lock. It takes at most [MaxBatch] locks, and accepts [If] and [Then].
 func (c *Client) TryLockAll(ctx context.Context, names []string, opts ...Option) (*Locks, error) {
 	wanted, err := c.newAcquisitions(ctx, names, opts)
 	if err == nil && len(wanted) > MaxBatch {
@@ -47,9 +46,9 @@ func (c *Client) TryLockAll(ctx context.Context, names []string, opts ...Option)
 	return newLocks(locks), nil
 }
 
-// LockAll takes all of the locks, waiting for each as [Client.Lock] does, or none. It always takes them sorted by name,
-// so callers do not deadlock as long as each takes all that it needs in one call. [ForLock] gives options to one of the
-// locks, such as its kind.
+// LockAll takes all of the locks, waiting for each as [Client.Lock] does, or none. It takes them sorted by name, so
+// callers do not deadlock as long as each takes all that it needs in one call. [ForLock] gives options to one of the
+// locks.
 //
 // It first tries to take all at once, as [Client.TryLockAll] does. If that fails, it keeps the locks that it has while
 // it waits for the next: their auto-unlock is postponed, their alert is not, and their records show what the caller
@@ -93,9 +92,8 @@ func sinceRefused(ctx context.Context, refusal *HeldError, err error) error {
 	return refusal
 }
 
-// ForLock gives options to one of the locks that [Client.LockAll] takes, in addition to those for all: permits of one,
-// another for reading. The call fails if it does not take a lock of this name. [If] and [Then] always apply to the
-// whole call.
+// ForLock gives options to one of the locks that [Client.LockAll] takes, in addition to those for all. The call fails
+// if it does not take a lock of this name. [If] and [Then] always apply to the whole call.
 func ForLock(name string, opts ...Option) Option {
 	return func(s *settings) {
 		switch before := len(s.conditions) + len(s.writes); {
