@@ -223,7 +223,7 @@ func (r *components) witnessPods(o options, log zerolog.Logger) (*pod.Witness, e
 	}
 	return pod.New(pod.Config{
 		Instance: r.config.ID, Namespaces: o.kubernetes.namespaces,
-		Locks: r.view.All, Lock: r.view.Lock, Changed: r.view.Changed, Clock: r.view.Clock,
+		Locks: r.view.All, Changed: r.view.Changed, Clock: r.view.Clock,
 		RecordProof: r.store.RecordProof, RecordSuspicion: r.store.RecordSuspicion,
 		WithdrawSuspicion: r.store.WithdrawSuspicion,
 		Explain:           etcdconn.Explain, Log: log,

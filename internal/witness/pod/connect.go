@@ -33,8 +33,8 @@ type API struct {
 }
 
 // Connect returns the connection that kubeconfig files describe together, in their present context; they are listed as
-// in KUBECONFIG. Without a file it is the connection of the pod in which this process runs, by its service account.
-// Nothing is sent yet.
+// in KUBECONFIG. If they describe none, it is the connection of the pod in which this process runs, by its service
+// account. Nothing is sent yet.
 func Connect(kubeconfig string) (*API, error) {
 	settings, err := loadConfig(kubeconfig)
 	if err != nil {
@@ -56,24 +56,14 @@ func Connect(kubeconfig string) (*API, error) {
 }
 
 func loadConfig(kubeconfig string) (*rest.Config, error) {
-	if kubeconfig != "" {
-		settings, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
-			&clientcmd.ClientConfigLoadingRules{Precedence: filepath.SplitList(kubeconfig)}, nil).ClientConfig()
-		if clientcmd.IsEmptyConfig(err) {
-			err = errors.New("it does not exist, or is empty")
-		}
-		if err != nil {
-			return nil, fmt.Errorf("read the kubeconfig %s: %w", kubeconfig, err)
-		}
-		return settings, nil
-	}
-	settings, err := rest.InClusterConfig()
-	if errors.Is(err, rest.ErrNotInCluster) {
-		return nil, errors.New("there is no Kubernetes API server to connect to: this process does not run in a pod, " +
-			"and no kubeconfig is given")
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read the pod's service account: %w", err)
+	settings, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
+		&clientcmd.ClientConfigLoadingRules{Precedence: filepath.SplitList(kubeconfig)}, nil).ClientConfig()
+	switch {
+	case clientcmd.IsEmptyConfig(err):
+		return nil, fmt.Errorf("there is no Kubernetes API server to connect to: this process does not run in a pod, "+
+			"and the kubeconfig %q does not exist, or is empty", kubeconfig)
+	case err != nil:
+		return nil, fmt.Errorf("read the settings of the connection to Kubernetes: %w", err)
 	}
 	return settings, nil
 }

@@ -41,11 +41,14 @@ type pod struct {
 }
 
 type objectMeta struct {
-	Namespace       string            `json:"namespace"`
-	Name            string            `json:"name"`
-	UID             string            `json:"uid"`
-	ResourceVersion string            `json:"resourceVersion"`
-	Annotations     map[string]string `json:"annotations"`
+	Namespace       string `json:"namespace"`
+	Name            string `json:"name"`
+	UID             string `json:"uid"`
+	ResourceVersion string `json:"resourceVersion"`
+	Annotations     struct {
+		Mirror           *string `json:"kubernetes.io/config.mirror"` // of a static pod: one that its node reads from a file
+		InitialEventsEnd string  `json:"k8s.io/initial-events-end"`   // of a bookmark
+	} `json:"annotations"`
 
 	DeletionTimestamp          *metav1.Time `json:"deletionTimestamp"`
 	DeletionGracePeriodSeconds *int64       `json:"deletionGracePeriodSeconds"`
@@ -88,7 +91,8 @@ type podList struct {
 func (p *pod) GetObjectMeta() metav1.Object {
 	return &metav1.ObjectMeta{
 		Namespace: p.Metadata.Namespace, Name: p.Metadata.Name, UID: types.UID(p.Metadata.UID),
-		ResourceVersion: p.Metadata.ResourceVersion, Annotations: p.Metadata.Annotations,
+		ResourceVersion: p.Metadata.ResourceVersion,
+		Annotations:     map[string]string{metav1.InitialEventsAnnotationKey: p.Metadata.Annotations.InitialEventsEnd},
 	}
 }
 
@@ -114,15 +118,11 @@ func codecs() runtime.NegotiatedSerializer {
 	return serializer.NewCodecFactory(scheme).WithoutConversion()
 }
 
-// staticPod is the annotation of pods that a node reads from files; the API server only mirrors them.
-const staticPod = "kubernetes.io/config.mirror"
-
 // summary returns what matters for a proof.
 func (p *pod) summary() podproof.Pod {
-	_, static := p.Metadata.Annotations[staticPod]
 	s := podproof.Pod{
 		Namespace: p.Metadata.Namespace, Name: p.Metadata.Name, UID: p.Metadata.UID,
-		Phase: p.Status.Phase, Reason: p.Status.Reason, Static: static,
+		Phase: p.Status.Phase, Reason: p.Status.Reason, Static: p.Metadata.Annotations.Mirror != nil,
 		OwnClock: p.Spec.RuntimeClassName != nil && *p.Spec.RuntimeClassName != "",
 		Deleting: podproof.Never, Gone: podproof.Never,
 	}
@@ -221,12 +221,4 @@ func (s *containerState) end() *podproof.End {
 		ID: t.ContainerID, StartedAt: t.StartedAt.Time, FinishedAt: t.FinishedAt.Time,
 		ExitCode: t.ExitCode, Signal: t.Signal, Reason: t.Reason,
 	}
-}
-
-// relevantAnnotations returns the annotations that are used. Others may be long.
-func (p *pod) relevantAnnotations() map[string]string {
-	if value, static := p.Metadata.Annotations[staticPod]; static {
-		return map[string]string{staticPod: value}
-	}
-	return nil
 }

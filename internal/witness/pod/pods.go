@@ -6,8 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/client-go/tools/cache"
-
 	"github.com/clustermutex/unlocker/internal/witness/pod/podproof"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -34,15 +32,13 @@ type pods struct {
 	byUID  map[string]*podproof.Pod
 	byName map[name]string // UID of the latest pod with the name
 	gone   []string        // UIDs of deleted pods, the earliest first
-
-	touched map[string]bool // keys of pods that changed, as in podKey, since takeTouched
 }
 
 type name struct{ namespace, name string }
 
 func newPods(clock func() time.Duration) *pods {
 	return &pods{clock: clock, changed: make(chan struct{}, 1), byUID: map[string]*podproof.Pod{},
-		byName: map[name]string{}, touched: map[string]bool{}}
+		byName: map[name]string{}}
 }
 
 // find returns the pod with the UID, and the latest with the name; nil if there is none.
@@ -82,7 +78,6 @@ func (p *pods) store(now podproof.Pod, confirmed, at time.Duration) {
 	}
 	p.byUID[now.UID] = podproof.Observe(known, now, confirmed, at)
 	p.byName[name{now.Namespace, now.Name}] = now.UID
-	p.touch(&now)
 }
 
 // markGone stores that a pod no longer exists; unseen, if that happened while it was not watched. The caller holds mu.
@@ -93,7 +88,6 @@ func (p *pods) markGone(uid string, at time.Duration, unseen bool) {
 	}
 	p.byUID[uid] = podproof.MarkGone(known, at, unseen)
 	p.gone = append(p.gone, uid)
-	p.touch(known)
 	p.forget(at)
 }
 
@@ -107,21 +101,6 @@ func (p *pods) forget(at time.Duration) {
 		}
 		p.gone = p.gone[1:]
 	}
-}
-
-// takeTouched returns the keys of the pods that have changed since the last call.
-func (p *pods) takeTouched() map[string]bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	touched := p.touched
-	p.touched = map[string]bool{}
-	return touched
-}
-
-// touch marks a pod as changed. The caller holds mu.
-func (p *pods) touch(changed *podproof.Pod) {
-	p.touched[changed.UID] = true
-	p.touched[podKey("", changed.Namespace, changed.Name)] = true
 }
 
 // notify wakes the reader that waits for a change.
@@ -290,16 +269,6 @@ func (f *feed) Bookmark(string) error {
 	f.recordContact(at)
 	f.catchUp(at)
 	return nil
-}
-
-// Transformer implements [cache.TransformingStore]: each pod of a list is reduced before the next one is read.
-func (f *feed) Transformer() cache.TransformFunc {
-	return func(obj any) (any, error) {
-		if p, ok := obj.(*pod); ok {
-			p.Metadata.Annotations = p.relevantAnnotations()
-		}
-		return obj, nil
-	}
 }
 
 // maxUnconfirmed is how many pods may wait for a confirmation.

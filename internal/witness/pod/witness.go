@@ -23,8 +23,8 @@ const (
 	// failed writes are retried.
 	judgeEvery = 5 * time.Second
 	// judgePause is the shortest time between two such rounds. judgeShare is how many times the duration of a round
-	// must pass before the next. The locks of a pod that changed are judged without delay.
-	judgePause = 500 * time.Millisecond
+	// must pass before the next.
+	judgePause = 100 * time.Millisecond
 	judgeShare = 10
 	// writeTimeout is how long one statement may take.
 	writeTimeout = 5 * time.Second
@@ -40,7 +40,6 @@ type Config struct {
 	Namespaces []string // whose pods are watched; all if empty
 
 	Locks   func() iter.Seq[*metadata.Record]
-	Lock    func(name string) *metadata.Record // nil if it is not held
 	Changed func() <-chan struct{}
 	Clock   func() time.Duration // of [metadata.Seen]
 
@@ -62,7 +61,6 @@ type Witness struct {
 	pods   *pods
 	feeds  map[string]*feed // by namespace; "" is all
 	*metrics
-	byPod   map[string][]string       // names of locks by the key of their holders' pods, as of the last judgeAll
 	written map[hold]writtenStatement // what this witness has written
 
 	writeProblem string // why the last statement could not be written
@@ -129,7 +127,7 @@ func (w *Witness) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-w.pods.changed:
-			w.judgePods(ctx, w.pods.takeTouched())
+			next.Reset(time.Until(soonest))
 		case <-changed:
 			changed = nil
 			next.Reset(time.Until(soonest))
@@ -168,17 +166,11 @@ func (w *Witness) recordResponse(ctx context.Context, namespace string, f *feed,
 
 // judgeAll judges all holders, writes new statements, and forgets those about ended holds.
 func (w *Witness) judgeAll(ctx context.Context) {
-	w.byPod = map[string][]string{}
 	written := map[hold]writtenStatement{}
 	for r := range w.config.Locks() {
-		if r.Process == nil || r.Token == 0 {
+		if r.Process == nil {
 			continue
 		}
-		key := podKey(r.Process.PodUID, r.Process.PodNamespace, r.Process.PodName)
-		if key == "" {
-			continue
-		}
-		w.byPod[key] = append(w.byPod[key], r.Name)
 		w.stateFinding(ctx, r)
 		if ctx.Err() != nil {
 			return
@@ -188,28 +180,6 @@ func (w *Witness) judgeAll(ctx context.Context) {
 		}
 	}
 	w.written = written
-}
-
-// judgePods judges the holders in these pods.
-func (w *Witness) judgePods(ctx context.Context, pods map[string]bool) {
-	for key := range pods {
-		for _, lock := range w.byPod[key] {
-			if r := w.config.Lock(lock); r != nil && r.Process != nil && r.Token != 0 && ctx.Err() == nil {
-				w.stateFinding(ctx, r)
-			}
-		}
-	}
-}
-
-// podKey identifies the pod of a record: by its UID, or else by its name. It is empty if the record names none.
-func podKey(uid, namespace, podName string) string {
-	switch {
-	case uid != "":
-		return uid
-	case namespace != "" && podName != "":
-		return namespace + "/" + podName
-	}
-	return ""
 }
 
 func holdOf(r *metadata.Record) hold { return hold{r.UUID, r.Token} }

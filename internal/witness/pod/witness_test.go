@@ -219,16 +219,6 @@ func watch(t *testing.T, a *apiServer, s *store, namespaces ...string) (*pod.Wit
 			defer s.mu.Unlock()
 			return slices.Values(s.locks)
 		},
-		Lock: func(name string) *metadata.Record {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			for _, r := range s.locks {
-				if r.Name == name {
-					return r
-				}
-			}
-			return nil
-		},
 		Changed:     s.change,
 		Clock:       func() time.Duration { return time.Since(began) + time.Duration(s.passed.Load()) },
 		RecordProof: s.add(&s.said), RecordSuspicion: s.add(&s.dubbed),
@@ -464,12 +454,10 @@ func TestProblemIsReportedInASentence(t *testing.T) {
 
 func TestMissingClusterIsReported(t *testing.T) {
 	t.Parallel()
-	for kubeconfig, want := range map[string]string{
-		"":           "this process does not run in a pod, and no kubeconfig is given",
-		"/not/there": "read the kubeconfig /not/there: it does not exist, or is empty",
-	} {
+	for _, kubeconfig := range []string{"", "/not/there"} {
+		want := fmt.Sprintf("not run in a pod, and the kubeconfig %q does not exist, or is empty", kubeconfig)
 		if _, err := pod.Connect(kubeconfig); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v", kubeconfig, err)
+			t.Errorf("%v, want %s", err, want)
 		}
 	}
 }
