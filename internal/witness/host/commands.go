@@ -62,44 +62,47 @@ func (w *Witness) searchCommands(ctx context.Context) {
 	if len(ids) > 0 {
 		found, private, failed = w.cgroups(ids)
 	}
-	living := make([]int, len(due))
-	unseen := make([]error, len(due))
-	for i, p := range due {
-		living[i], unseen[i] = p.countCommand(found, failed)
-	}
-	took := time.Since(began)
-	var suspicions []metadata.Statement
-	w.mu.Lock()
 	if len(private) > 0 {
 		w.warnPrivate.Do(func() {
 			w.cfg.Log.Warn().Str("directory", private[0]).Int("directories", len(private)).
 				Msg("cgroups in private directories are taken for those of other users; logged once")
 		})
 	}
-	for i, p := range due {
-		n, err := living[i], unseen[i]
-		switch p.unseen = err != nil; {
-		case w.running[p.holder] != p:
-		case err != nil:
-			w.warnCgroups.Do(func() {
-				w.cfg.Log.Warn().Err(err).Msg("cannot see whether the command of an ended lock holder still runs; " +
-					"logged once, a metric counts such processes")
-			})
-			p.next = time.Now().Add(searchPause)
-		case n == 0:
-			w.stateEnd(p, *p.exit)
-		default:
-			suspicions = append(suspicions, w.commandSuspicions(p, n)...)
-			p.next = time.Now().Add(p.commandPause)
-			if p.commandPause = 2 * p.commandPause; p.commandPause > w.pauses.poll { // it is not being killed: no hurry
-				p.commandPause = max(w.pauses.poll, searchShare*took)
-			}
-		}
+	var suspicions []*metadata.Statement
+	for _, p := range due {
+		n, err := p.countCommand(found, failed)
+		suspicions = append(suspicions, w.recordCommand(p, n, err, time.Since(began))...)
 	}
-	w.mu.Unlock()
 	for _, s := range suspicions {
 		w.writeSuspicion(ctx, s)
 	}
+}
+
+// recordCommand stores how many processes the command of an ended process has, as far as a search that took this long
+// could see it, and returns the suspicions to write.
+func (w *Witness) recordCommand(p *process, n int, err error, took time.Duration) []*metadata.Statement {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p.unseen = err != nil
+	switch {
+	case w.running[p.holder] != p:
+	case err != nil:
+		w.warnCgroups.Do(func() {
+			w.cfg.Log.Warn().Err(err).Msg("cannot see whether the command of an ended lock holder still runs; " +
+				"logged once, a metric counts such processes")
+		})
+		p.next = time.Now().Add(searchPause)
+	case n == 0:
+		w.stateEnd(p, *p.exit)
+	default:
+		p.next = time.Now().Add(p.commandPause)
+		suspicions := w.commandSuspicions(p, n)
+		if p.commandPause = 2 * p.commandPause; p.commandPause > w.pauses.poll { // it is not being killed: no hurry
+			p.commandPause = max(w.pauses.poll, searchShare*took)
+		}
+		return suspicions
+	}
+	return nil
 }
 
 // dueCommands returns the ended processes whose commands have to be searched for now, and the ids of those cgroups that
@@ -131,7 +134,7 @@ func (p *process) countCommand(found map[int64]int, failed error) (int, error) {
 
 // commandSuspicions returns the suspicions that a command outlives its process, one for each lock. It returns them
 // once, and none while the command may be being killed. The caller holds mu.
-func (w *Witness) commandSuspicions(p *process, n int) (suspicions []metadata.Statement) {
+func (w *Witness) commandSuspicions(p *process, n int) (suspicions []*metadata.Statement) {
 	if p.reported || p.commandPause < w.pauses.poll {
 		return nil
 	}
@@ -140,18 +143,16 @@ func (w *Witness) commandSuspicions(p *process, n int) (suspicions []metadata.St
 		how := fmt.Sprintf("process %d on %s ended and left %s of its command alive", p.pid, w.cfg.Machine.Hostname,
 			text.Count(n, "process"))
 		s := w.newStatement(l.hold, metadata.CauseCommandLives, how)
-		s.EndedAt = metadata.Time{Time: p.exit.at}
-		s.ExitCode = p.exit.code
-		s.Signal = p.exit.signal
+		p.exit.addTo(s)
 		suspicions = append(suspicions, s)
 	}
 	return suspicions
 }
 
 // writeSuspicion writes a suspicion. It is not retried: suspicions only inform people.
-func (w *Witness) writeSuspicion(ctx context.Context, s metadata.Statement) {
+func (w *Witness) writeSuspicion(ctx context.Context, s *metadata.Statement) {
 	log := w.cfg.Log.Info()
-	if err := w.cfg.RecordSuspicion(ctx, s); err != nil && !errors.Is(err, metadata.ErrChanged) {
+	if err := w.cfg.RecordSuspicion(ctx, *s); err != nil && !errors.Is(err, metadata.ErrChanged) {
 		log = w.cfg.Log.Warn().Err(err)
 	}
 	log.Str("lock", s.Name).Str("uuid", s.UUID).Int64("token", s.Token).Msg(s.Reason)

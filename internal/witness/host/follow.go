@@ -76,19 +76,19 @@ func (w *Witness) recordWritable(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err != nil {
-		w.recordProblem(&w.writeProblem, "etcd does not accept statements", err)
+		w.recordProblem("etcd does not accept statements", err)
 		return
 	}
 	w.writeProblem = ""
 }
 
-// recordProblem stores a sentence about an error, and logs it if it is new. The caller holds mu.
-func (w *Witness) recordProblem(problem *string, what string, err error) {
+// recordProblem stores why etcd does not accept statements, and logs it if it is new. The caller holds mu.
+func (w *Witness) recordProblem(what string, err error) {
 	sentence := what + ": " + w.cfg.Explain(err)
-	if *problem != sentence {
+	if w.writeProblem != sentence {
 		w.cfg.Log.Warn().Err(err).Msg(sentence)
 	}
-	*problem = sentence
+	w.writeProblem = sentence
 }
 
 // distrustBoot removes a boot id from the earlier boots of this machine, because a lock was just taken under it: it is
@@ -106,7 +106,8 @@ func (w *Witness) addHold(h hold) {
 	l := &held{hold: h}
 	w.locks[h.lock] = l
 	if h.holder.boot != w.cfg.Machine.BootID {
-		l.statement = w.rebootStatement(h)
+		l.statement = w.newStatement(h, metadata.CauseRebooted,
+			"the machine "+w.cfg.Machine.Hostname+" has booted since")
 		wake(w.publishNow)
 		return
 	}
@@ -137,13 +138,7 @@ func (w *Witness) dropHold(lock string) {
 	}
 }
 
-// rebootStatement returns the statement that the holder ended with an earlier boot of this machine.
-func (w *Witness) rebootStatement(h hold) *metadata.Statement {
-	s := w.newStatement(h, metadata.CauseRebooted, "the machine "+w.cfg.Machine.Hostname+" has booted since")
-	return &s
-}
-
-func (w *Witness) newStatement(h hold, cause, how string) metadata.Statement {
-	return metadata.Statement{Name: h.lock, UUID: h.uuid, Token: h.token, Cause: cause, Reason: how, Witness: "host",
+func (w *Witness) newStatement(h hold, cause, how string) *metadata.Statement {
+	return &metadata.Statement{Name: h.lock, UUID: h.uuid, Token: h.token, Cause: cause, Reason: how, Witness: "host",
 		By: w.cfg.ID, At: metadata.Time{Time: w.cfg.Now()}}
 }

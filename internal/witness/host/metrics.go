@@ -3,6 +3,8 @@ package host
 import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 // counts are the values of the counters, since the program started.
@@ -39,7 +41,7 @@ func (w *Witness) Collector(namespace string) prometheus.Collector {
 	})
 	register.NewCounterFunc(prometheus.CounterOpts{Namespace: namespace, Name: "statement_failures_total",
 		Help: "Attempts to write a statement that failed."}, w.locked(func() int { return w.counts.failed }))
-	for _, cause := range causes() {
+	for _, cause := range []string{metadata.CauseProcessEnded, metadata.CauseRebooted} {
 		register.NewCounterFunc(prometheus.CounterOpts{Namespace: namespace, Name: "statements_total",
 			Help: "Statements that etcd has accepted.", ConstLabels: prometheus.Labels{"cause": cause}},
 			w.locked(func() int { return w.counts.stated[cause] }))

@@ -3,6 +3,8 @@ package host
 import (
 	"errors"
 	"time"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 // lookResult is the result of a search for a process.
@@ -159,6 +161,13 @@ type exit struct {
 	at     time.Time // zero if the end was not observed
 	signal string
 	code   *int
+}
+
+// addTo adds the end to a statement.
+func (e exit) addTo(s *metadata.Statement) {
+	s.EndedAt = metadata.Time{Time: e.at}
+	s.ExitCode = e.code
+	s.Signal = e.signal
 }
 
 func readExit(w watcher, p proc, at time.Time) exit {

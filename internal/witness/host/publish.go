@@ -94,7 +94,6 @@ func (w *Witness) writeStatement(ctx context.Context, l *held) (done bool) {
 	case err == nil:
 		w.writeProblem = ""
 		l.published = true
-		l.publishedAt = time.Now()
 		w.logStatement(l)
 	case errors.Is(err, metadata.ErrChanged):
 		if w.locks[s.Name] == l {
@@ -103,7 +102,7 @@ func (w *Witness) writeStatement(ctx context.Context, l *held) (done bool) {
 	default:
 		w.counts.failed++
 		if ctx.Err() == nil {
-			w.recordProblem(&w.writeProblem, "cannot record that a holder is dead", err)
+			w.recordProblem("cannot record that a holder is dead", err)
 		}
 		return false
 	}
@@ -126,20 +125,4 @@ func (w *Witness) logStatement(l *held) {
 		event = event.Int("exit_code", *s.ExitCode)
 	}
 	event.Msg(s.Reason)
-}
-
-// requeueMissing has accepted statements written again that the view does not show in time: they were deleted before
-// the view saw them. Writing one twice does no harm.
-func (w *Witness) requeueMissing() {
-	if _, cause := w.cfg.Freshness(); cause != "" {
-		return
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, l := range w.locks {
-		if l.published && !l.inView && time.Since(l.publishedAt) >= w.pauses.viewLag {
-			l.published = false
-			wake(w.publishNow)
-		}
-	}
 }

@@ -36,7 +36,6 @@ func (w *Witness) watchProcesses(ctx context.Context) {
 		case <-poll.C:
 			w.pollAll()
 			w.forgetIdle()
-			w.requeueMissing()
 		}
 	}
 }
@@ -47,11 +46,11 @@ func (w *Witness) searchDue(ctx context.Context) (next time.Time) {
 	direct, nested := w.holdersToFind(began)
 	for _, h := range direct {
 		one, seen := w.processes.watch(h.pid, h, nil) // in the namespace of the witness
+		var found []watcher
 		if seen == present {
-			w.recordSearch(h, []watcher{one}, seen)
-		} else {
-			w.recordSearch(h, nil, seen)
+			found = append(found, one)
 		}
+		w.recordSearch(h, found, seen)
 	}
 	if len(nested) > 0 {
 		found, seen, err := w.processes.search(nested)
@@ -194,11 +193,8 @@ func (w *Witness) stateEnd(p *process, e exit) {
 		} else {
 			how += " ended"
 		}
-		s := w.newStatement(l.hold, metadata.CauseProcessEnded, how)
-		s.EndedAt = metadata.Time{Time: e.at}
-		s.ExitCode = e.code
-		s.Signal = e.signal
-		l.statement = &s
+		l.statement = w.newStatement(l.hold, metadata.CauseProcessEnded, how)
+		e.addTo(l.statement)
 	}
 	wake(w.publishNow)
 }

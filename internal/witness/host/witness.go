@@ -64,22 +64,20 @@ type pauses struct {
 	poll    time.Duration // between checks of a process for which the kernel provides no handle
 	idle    time.Duration // how long a process is watched after it held its last lock
 	retry   time.Duration // after a failed write of a statement, at first
-	viewLag time.Duration // after which the view should show a statement that etcd accepted
 }
 
 func defaultPauses() pauses {
 	return pauses{command: 10 * time.Millisecond, absent: 250 * time.Millisecond, poll: time.Second,
-		idle: 30 * time.Second, retry: time.Second, viewLag: 10 * time.Second}
+		idle: 30 * time.Second, retry: time.Second}
 }
 
 // held is a lock that is held by a process of this machine.
 type held struct {
 	hold
-	statement   *metadata.Statement // once the holder has ended
-	published   bool                // etcd has accepted the statement, and is not known to have lost it
-	publishedAt time.Time           // when etcd accepted it
-	inView      bool                // the view shows a statement about this hold
-	reported    bool                // it was logged and counted
+	statement *metadata.Statement // once the holder has ended
+	published bool                // etcd has accepted the statement, and is not known to have lost it
+	inView    bool                // the view shows a statement about this hold
+	reported  bool                // it was logged and counted
 }
 
 // process is a holder of locks.
@@ -147,6 +145,3 @@ func wake(c chan struct{}) {
 	default:
 	}
 }
-
-// causes returns the causes that a host witness can prove.
-func causes() []string { return []string{metadata.CauseProcessEnded, metadata.CauseRebooted} }

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -20,9 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/clustermutex/unlocker/internal/lockrecord"
-	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/locktxn"
-	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -271,7 +268,7 @@ func TestDetachedOrEndedHoldIsLeftAlone(t *testing.T) {
 
 func TestMissingStatementIsRewritten(t *testing.T) {
 	w := newWorld(t)
-	one := w.witness(func(one *Witness) { one.pauses.viewLag = time.Hour }) // it is seen to go
+	one := w.witness()
 	c, h := w.holder("a")
 	_ = c.Process.Kill()
 	w.death(h)
@@ -283,45 +280,6 @@ func TestMissingStatementIsRewritten(t *testing.T) {
 	if _, err := w.etcd.Delete(t.Context(), w.layout.Death(h.UUID)); err != nil { // its lease ended
 		t.Fatal(err)
 	}
-	w.death(h)
-}
-
-func TestStatementLostBeforeItsAnswerIsRewritten(t *testing.T) {
-	w := newWorld(t)
-	store := lockstore.New(w.etcd, w.layout)
-	applied := make(chan int64, 100)
-	var first sync.Once
-	deleted := make(chan struct{})
-	w.watch = func(ctx context.Context, after int64, each func(int64, []protocol.Event)) error {
-		return store.Watch(ctx, after, func(revision int64, events []protocol.Event) {
-			each(revision, events)
-			applied <- revision
-		})
-	}
-	w.witness(func(one *Witness) {
-		one.pauses.viewLag = 50 * time.Millisecond
-		one.pauses.poll = 10 * time.Millisecond
-		one.cfg.RecordProof = func(ctx context.Context, s metadata.Statement) error {
-			err := store.RecordProof(ctx, s)
-			first.Do(func() {
-				resp, failed := w.etcd.Delete(ctx, w.layout.Death(s.UUID))
-				if failed != nil {
-					t.Error(failed)
-					return
-				}
-				for revision := range applied {
-					if revision >= resp.Header.Revision {
-						close(deleted)
-						return
-					}
-				}
-			})
-			return err
-		}
-	})
-	c, h := w.holder("a")
-	_ = c.Process.Kill()
-	<-deleted
 	w.death(h)
 }
 
