@@ -12,6 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/lockrecord"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/jobs"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
@@ -41,7 +42,8 @@ func (p *pod) invoiceTenants(ctx context.Context) error {
 // imports is a short job that runs again and again, for one shop after the other.
 func (p *pod) imports(ctx context.Context) error {
 	for _, shop := range []string{"eu", "us", "asia"} {
-		if err := p.importProducts(ctx, shop); err != nil {
+		if err := p.locks.Do(ctx, "catalog/import/"+shop, p.works(12*time.Second),
+			mutex.Purpose("import of the supplier's price list"), mutex.AlertAfter(p.pace(time.Minute))); err != nil {
 			return err
 		}
 		p.rest(ctx, 3*time.Second)
@@ -49,18 +51,9 @@ func (p *pod) imports(ctx context.Context) error {
 	return nil
 }
 
-func (p *pod) importProducts(ctx context.Context, shop string) error {
-	return p.locks.Do(ctx, "catalog/import/"+shop, func(ctx context.Context) error {
-		p.rest(ctx, 12*time.Second)
-		return nil
-	}, mutex.Purpose("import of the supplier's price list"), mutex.AlertAfter(p.pace(time.Minute)))
-}
-
-// rotations hangs while it holds its lock: no progress, no release. The lock alerts and is then auto-unlocked; the
+// rotateKeys hangs while it holds its lock: no progress, no release. The lock alerts and is then auto-unlocked; the
 // other pod, which waited, gets it and does the same.
-func (p *pod) rotations(ctx context.Context) error { return p.rotateKeys(ctx, "2026-11") }
-
-func (p *pod) rotateKeys(ctx context.Context, generation string) error {
+func (p *pod) rotateKeys(ctx context.Context) error {
 	return p.locks.Do(ctx, forgotten, func(held context.Context) error {
 		<-held.Done()
 		// A correct program stops here, shortly before another one gets the lock, and releases it. This one waits for
@@ -69,7 +62,7 @@ func (p *pod) rotateKeys(ctx context.Context, generation string) error {
 		return context.Cause(held)
 	}, mutex.Purpose("rotation of the content keys, step 3: upload to the edge"),
 		mutex.AlertAfter(p.pace(20*time.Second)), mutex.AutoUnlockAfter(p.pace(time.Minute)),
-		mutex.Attribute("generation", generation))
+		mutex.Attribute("generation", "2026-11"))
 }
 
 // reindex hangs, too, but its heartbeat goes on: the lock alerts, and is not removed until its maximum hold. That is
@@ -104,9 +97,10 @@ func (p *pod) dumps(ctx context.Context) error {
 
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
+	layout := protocol.DefaultLayout()
 	_, err := p.Etcd.Txn(ctx).
-		If(clientv3.Compare(clientv3.Value(p.Layout.Field(lock, lockrecord.FieldUUID)), "=", id)).
-		Then(clientv3.OpDelete(p.Layout.Record(lock), clientv3.WithPrefix())).
+		If(clientv3.Compare(clientv3.Value(layout.Field(lock, lockrecord.FieldUUID)), "=", id)).
+		Then(clientv3.OpDelete(layout.Record(lock), clientv3.WithPrefix())).
 		Commit()
 	return err
 }
@@ -128,12 +122,13 @@ func (p *pod) oldReport(ctx context.Context) error {
 func (p *pod) put(ctx context.Context, lock string, fields map[string]string) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
+	layout := protocol.DefaultLayout()
 	var puts []clientv3.Op
 	for name, value := range fields {
-		puts = append(puts, clientv3.OpPut(p.Layout.Field(lock, name), value))
+		puts = append(puts, clientv3.OpPut(layout.Field(lock, name), value))
 	}
 	_, err := p.Etcd.Txn(ctx).
-		If(clientv3.Compare(clientv3.CreateRevision(p.Layout.Field(lock, lockrecord.FieldUUID)), "=", 0)).
+		If(clientv3.Compare(clientv3.CreateRevision(layout.Field(lock, lockrecord.FieldUUID)), "=", 0)).
 		Then(puts...).
 		Commit()
 	return err
@@ -204,12 +199,9 @@ func (p *pod) transcode(ctx context.Context) error {
 		weight int
 		takes  time.Duration
 	}{{"trailer", 1, 15 * time.Second}, {"feature film, 6 renditions", 2, 40 * time.Second}} {
-		err := p.locks.Do(ctx, "media/transcoders", func(held context.Context) error {
-			p.rest(held, film.takes)
-			return nil
-		}, mutex.Semaphore(transcoders), mutex.Weight(film.weight), mutex.Purpose(film.title),
-			mutex.AlertAfter(p.pace(2*time.Minute)))
-		if err != nil {
+		if err := p.locks.Do(ctx, "media/transcoders", p.works(film.takes), mutex.Semaphore(transcoders),
+			mutex.Weight(film.weight), mutex.Purpose(film.title),
+			mutex.AlertAfter(p.pace(2*time.Minute))); err != nil {
 			return err
 		}
 		p.rest(ctx, time.Second)
@@ -219,30 +211,22 @@ func (p *pod) transcode(ctx context.Context) error {
 
 // searches reads under a read-write lock, together with other readers.
 func (p *pod) searches(ctx context.Context) error {
-	return p.locks.Do(ctx, "catalog/prices", func(held context.Context) error {
-		p.rest(held, 18*time.Second)
-		return nil
-	}, mutex.Shared(), mutex.Purpose("search with today's prices"), mutex.AlertAfter(p.pace(time.Minute)))
+	return p.locks.Do(ctx, "catalog/prices", p.works(18*time.Second), mutex.Shared(),
+		mutex.Purpose("search with today's prices"), mutex.AlertAfter(p.pace(time.Minute)))
 }
 
 // reprices writes under it: it waits until all readers are done, and later readers wait behind it.
 func (p *pod) reprices(ctx context.Context) error {
-	err := p.locks.Do(ctx, "catalog/prices", func(held context.Context) error {
-		p.rest(held, 10*time.Second)
-		return nil
-	}, mutex.Exclusive(), mutex.Purpose("new prices"), mutex.AlertAfter(p.pace(time.Minute)))
+	err := p.locks.Do(ctx, "catalog/prices", p.works(10*time.Second), mutex.Exclusive(), mutex.Purpose("new prices"),
+		mutex.AlertAfter(p.pace(time.Minute)))
 	p.rest(ctx, 25*time.Second)
 	return err
 }
 
 // statistics run once a minute, on whichever pod is first, however long they take.
 func (p *pod) statistics(ctx context.Context) error {
-	work := func(held context.Context) error {
-		p.rest(held, 8*time.Second)
-		return nil
-	}
-	_, err := jobs.OncePer(ctx, p.locks, "reports/statistics", p.pace(time.Minute), work, jobs.LockOptions(
-		mutex.Purpose("statistics of the last minute"), mutex.AlertAfter(p.pace(30*time.Second))))
+	_, err := jobs.OncePer(ctx, p.locks, "reports/statistics", p.pace(time.Minute), p.works(8*time.Second),
+		jobs.LockOptions(mutex.Purpose("statistics of the last minute"), mutex.AlertAfter(p.pace(30*time.Second))))
 	p.rest(ctx, 4*time.Second)
 	return err
 }

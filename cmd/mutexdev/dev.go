@@ -18,14 +18,12 @@ import (
 
 	"github.com/rs/zerolog"
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
-	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/cmd/internal/mutexdash"
 	"github.com/clustermutex/unlocker/cmd/internal/unlocker"
 	"github.com/clustermutex/unlocker/internal/daemon"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/flags"
-	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdembed"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -62,9 +60,17 @@ func (o *options) run(ctx context.Context, out io.Writer) error {
 			return err
 		}
 		defer etcd.Close()
-		if err := o.addDemo(&group, etcd, endpoint, log); err != nil {
+		program, err := os.Executable()
+		if err != nil {
 			return err
 		}
+		demo := demoOptions{Etcd: etcd, Speed: o.speed, Log: log.Level(zerolog.ErrorLevel)}
+		if witnesses() {
+			demo.Holder = func(host string) *exec.Cmd {
+				return exec.Command(program, holderName, endpoint, host) //nolint:gosec,noctx // ours; told when to end
+			}
+		}
+		group.Add("demo", func(ctx context.Context) error { return runDemo(ctx, demo) })
 	}
 	group.Add("guide", func(ctx context.Context) error {
 		if o.joined(ctx) {
@@ -125,22 +131,6 @@ func (o *options) policy() staleness.Policy {
 	p.MinWarning = time.Duration(float64(p.MinWarning) / o.speed)
 	p.AbandonedGrace = time.Duration(float64(p.AbandonedGrace) / o.speed)
 	return p
-}
-
-func (o *options) addDemo(group *daemon.Group, etcd *clientv3.Client, endpoint string, log zerolog.Logger) error {
-	layout := protocol.DefaultLayout()
-	settings := demoOptions{Etcd: etcd, Layout: layout, Speed: o.speed, Log: log.Level(zerolog.ErrorLevel)}
-	if witnesses() {
-		program, err := os.Executable()
-		if err != nil {
-			return err
-		}
-		settings.Holder = func(host string) *exec.Cmd {
-			return exec.Command(program, holderName, endpoint, host) //nolint:gosec,noctx // ours; told when to end
-		}
-	}
-	group.Add("demo", func(ctx context.Context) error { return runDemo(ctx, settings) })
-	return nil
 }
 
 // joined waits until the dashboard knows the unlocker: before that, it says that none is running. It reports false if

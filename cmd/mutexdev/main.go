@@ -109,27 +109,19 @@ func listenFlag(fs *pflag.FlagSet, name, value, what string) *address {
 	return a
 }
 
-func (a *address) listen() (net.Listener, error) {
+// free returns an address that is free, for a server that binds it by itself.
+func (a *address) free() (string, error) {
 	l, err := net.Listen("tcp", a.value)
 	if errors.Is(err, syscall.EADDRINUSE) && !a.requested() {
 		a.inUse = a.value
 		l, err = net.Listen("tcp", "127.0.0.1:0")
 	}
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, fmt.Errorf("%s cannot listen on %s: something else does; give another --%s, or port 0 for any "+
-			"free one", a.what, a.value, a.flag)
+		return "", fmt.Errorf("%s cannot listen on %s: something else does; give another --%s, or port 0 for any free one",
+			a.what, a.value, a.flag)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s cannot listen: %w; is --%s right?", a.what, err, a.flag)
-	}
-	return l, nil
-}
-
-// free returns an address that is free, for a server that binds it by itself.
-func (a *address) free() (string, error) {
-	l, err := a.listen()
-	if err != nil {
-		return "", err
+		return "", fmt.Errorf("%s cannot listen: %w; is --%s right?", a.what, err, a.flag)
 	}
 	return l.Addr().String(), l.Close()
 }
