@@ -24,25 +24,18 @@ type metric struct {
 
 // NewMetrics returns <namespace>_etcd_client_certificate_expiry_timestamp_seconds and its like.
 func NewMetrics(namespace string, s Sources) prometheus.Collector {
-	d := func(name, help string) *prometheus.Desc {
-		return prometheus.NewDesc(namespace+"_"+name, help, nil, nil)
-	}
 	var all metrics
-	for _, m := range []metric{
-		{s.EtcdClient, d("etcd_client_certificate_expiry_timestamp_seconds",
-			"When the first certificate in the file of --etcd.cert expires."),
-			d("etcd_client_certificate_lifetime_seconds", "Lifetime of that certificate.")},
-		{s.EtcdServer, d("etcd_server_certificate_expiry_timestamp_seconds",
-			"When the first certificate of etcd's members, or of their chains, expires."),
-			d("etcd_server_certificate_lifetime_seconds", "Lifetime of that certificate.")},
-		{s.Web, d("web_certificate_expiry_timestamp_seconds",
-			"When the first certificate in the web configuration expires."),
-			d("web_certificate_lifetime_seconds", "Lifetime of that certificate.")},
-	} {
-		if m.read != nil {
-			all = append(all, m)
+	add := func(name, help string, read func() *x509.Certificate) {
+		if read == nil {
+			return
 		}
+		name = namespace + "_" + name + "_certificate_"
+		all = append(all, metric{read, prometheus.NewDesc(name+"expiry_timestamp_seconds", help, nil, nil),
+			prometheus.NewDesc(name+"lifetime_seconds", "Lifetime of that certificate.", nil, nil)})
 	}
+	add("etcd_client", "When the first certificate in the file of --etcd.cert expires.", s.EtcdClient)
+	add("etcd_server", "When the first certificate of etcd's members, or of their chains, expires.", s.EtcdServer)
+	add("web", "When the first certificate in the web configuration expires.", s.Web)
 	return all
 }
 

@@ -28,7 +28,11 @@ func usage(c *cobra.Command) error {
 		fmt.Fprintf(&b, "\nExamples:\n%s\n", c.Example)
 	}
 	printCommands(&b, c)
-	for _, g := range groups(describedFlags(c)) {
+	described := ownFlags(c)
+	if c.HasParent() { // every command has --help: that of the root describes it
+		described = slices.DeleteFunc(described, func(f *pflag.Flag) bool { return f.Name == "help" })
+	}
+	for _, g := range groups(described) {
 		fmt.Fprintf(&b, "\n%s:\n", g.title)
 		for _, f := range g.flags {
 			printFlag(&b, c, f)
@@ -172,26 +176,11 @@ func groups(flags []*pflag.Flag) []group {
 	return all
 }
 
-// describedFlags returns the flags that the help of the command describes. Every command has --help: the root's
-// describes it.
-func describedFlags(c *cobra.Command) []*pflag.Flag {
-	return slices.DeleteFunc(ownFlags(c), func(f *pflag.Flag) bool { return f.Name == "help" && c.HasParent() })
-}
-
 // ownFlags returns the flags that the command itself defines.
 func ownFlags(c *cobra.Command) []*pflag.Flag { return visibleFlags(c.LocalFlags()) }
 
 // inheritedFlags returns the flags that the commands above define for it.
-func inheritedFlags(c *cobra.Command) (all []*pflag.Flag) {
-	c.VisitParents(func(above *cobra.Command) {
-		for _, f := range visibleFlags(above.PersistentFlags()) {
-			if c.InheritedFlags().Lookup(f.Name) != nil {
-				all = append(all, f)
-			}
-		}
-	})
-	return all
-}
+func inheritedFlags(c *cobra.Command) []*pflag.Flag { return visibleFlags(c.InheritedFlags()) }
 
 func visibleFlags(fs *pflag.FlagSet) (all []*pflag.Flag) {
 	fs.SortFlags = false
