@@ -56,12 +56,8 @@ func run(ctx context.Context, o options) error {
 	ready.Add("etcd", r.view.CheckSynced)
 	ready.Add("writes", r.checkWrites)
 	ops := daemon.Ops{Ready: ready, Metrics: registry, Pprof: o.web.Pprof, Log: log}
-	landing, err := landingPage(o.dashboard, o.web.Pprof)
-	if err != nil {
-		return err
-	}
 	routes := ops.Handler()
-	routes.Handle("GET /{$}", landing)
+	routes.Handle("GET /{$}", landingPage(o.dashboard))
 	server := o.web.NewServer(withPrefix(o.web.Prefix(), routes), log)
 	address, err := server.Listen()
 	if err != nil {
