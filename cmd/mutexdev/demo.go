@@ -64,9 +64,8 @@ func runDemo(ctx context.Context, o demoOptions) error {
 	var lives sync.WaitGroup
 	problems := make([]error, len(services))
 	for i, s := range services {
-		lives.Go(func() {
-			problems[i] = o.live(ctx, s, time.Duration(i)*300*time.Millisecond) // staggered, so that some wait for others
-		})
+		stagger := time.Duration(i) * 300 * time.Millisecond // so that some wait for others
+		lives.Go(func() { problems[i] = o.live(ctx, s, stagger) })
 	}
 	lives.Wait()
 	return errors.Join(problems...)

@@ -117,8 +117,8 @@ func (a *address) free() (string, error) {
 		l, err = net.Listen("tcp", "127.0.0.1:0")
 	}
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return "", fmt.Errorf("%s cannot listen on %s: something else does; give another --%s, or port 0 for any free one",
-			a.what, a.value, a.flag)
+		return "", fmt.Errorf("%s cannot listen on %s: something else does; give another --%s, or port 0 for any "+
+			"free one", a.what, a.value, a.flag)
 	}
 	if err != nil {
 		return "", fmt.Errorf("%s cannot listen: %w; is --%s right?", a.what, err, a.flag)

@@ -31,7 +31,7 @@ func landingPage(dashboard string) http.Handler {
 <li><a href="./livez">Liveness</a>
 `, html.EscapeString(daemon.CurrentBuild().Version))
 	if dashboard != "" {
-		page += `<li><a href="` + html.EscapeString(dashboard) + `">Dashboard</a>: locks, and the state of all unlockers`
+		page += `<li><a href="` + html.EscapeString(dashboard) + `">Dashboard</a>: locks, and all unlockers`
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		h := w.Header()
