@@ -79,6 +79,8 @@ func TestStaleFormOffersTheEquivalentCommand(t *testing.T) {
 			}
 			maps.Copy(form, c.typed)
 			w := get(d, link, "X-Forwarded-User", "chief")
+			bare, _, _ := strings.Cut(link, "&hold=")
+			wantWords(t, get(d, bare, "X-Forwarded-User", "chief").Body.String(), " --uuid "+uuid(stuck))
 			if c.typed != nil {
 				w = post(d, "chief", link, form)
 			}

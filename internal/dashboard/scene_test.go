@@ -60,6 +60,7 @@ type scene struct {
 	leased    []*locks.Leased
 	members   []app.Member
 	alarm     string
+	moved     string // the lock whose record has just been written to
 
 	certificates []app.Certificate
 

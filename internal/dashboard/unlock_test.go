@@ -31,6 +31,9 @@ func operated(t testing.TB, s *scene, changes ...func(*app.Config)) (*dashboard.
 	d := s.dashboard(t, append([]func(*app.Config){func(c *app.Config) {
 		c.Access = behindProxy(t)
 		operates(c, func(on protocol.ActionTarget, a protocol.Action) error {
+			if on.IfUnchanged && on.Hold.Name == s.moved {
+				return metadata.ErrChanged
+			}
 			s.change(func() {
 				done = append(done, a)
 				removal := protocol.ForcedRemoval(on.Hold, a, on.LockDelayAfter)
@@ -193,6 +196,8 @@ func TestForceUnlockOfAllThatASearchFinds(t *testing.T) {
 			s.locks = slices.Clone(s.locks)
 			s.locks[i] = &extended
 		}, status: 200, says: "3 of 4 holds ended. 1 spared: changed or ended since you looked.", ended: 3},
+		"but one that changes at that moment": {change: func(s *scene) { s.moved = "node/1" }, status: 200,
+			says: "3 of 4 holds ended. 1 spared", ended: 3},
 		"wrong number":  {set: "typed=5", status: 422, says: "That is not the number of the holds"},
 		"no reason":     {set: "reason=dead", status: 422, says: "4 characters"},
 		"no holds":      {set: "hold=", status: 422, says: "does not say which holds"},

@@ -73,7 +73,12 @@ func TestLocalTimesNameTheirZone(t *testing.T) {
 	b.check(second(chromedp.Call(b.ctx, emulation.SetLocaleOverride,
 		emulation.SetLocaleOverrideParams{Locale: "en-GB"})))
 	b.open(s.url + "timeline")
+	ask[bool](b, `document.body.append(Object.assign(document.createElement("time"), {dateTime: "2026-11-21T03:12:39Z"})) ||
+		!!(document.body.lastChild.dataset.clock = 8)`)
 	b.press("z")
+	if got := ask[string](b, `document.body.lastChild.textContent`); got != "04:12:39 CET" {
+		t.Errorf("the time in a sentence is %s", got)
+	}
 	got := ask[string](b, `import(document.querySelector("script[type=module]").src).then(({ full, hour }) =>
 		["00", "01", "02"].map((h) => Date.parse("2026-10-25T" + h + ":30Z"))
 			.map((t) => full(t) + " " + hour(t)) + "")`)

@@ -117,7 +117,10 @@ func (o *Operation) withCommand(r *app.Request, typed Request, err error) error 
 	}
 	p := *old
 	p.Name = name
-	p.Command = o.command(typed)
+	if hold, known := o.knownHold(r, name); known || typed.Hold != "" {
+		typed.Hold = cmp.Or(typed.Hold, hold)
+		p.Command = o.command(typed)
+	}
 	p.Link = o.app.URLs.LockFrom(name, typed.Hold, pages.FromView(r))
 	p.LinkText = "Back to the lock " + text.Visible(name)
 	if r.Method == http.MethodGet {
@@ -125,6 +128,18 @@ func (o *Operation) withCommand(r *app.Request, typed Request, err error) error 
 		p.Reloads = true
 	}
 	return &p
+}
+
+// knownHold returns the hold of the lock, or of its lock delay, in the snapshot; the hold may have no UUID.
+func (o *Operation) knownHold(r *app.Request, name string) (hold string, known bool) {
+	delay, row := delayOf(r.Snapshot(), name), r.Snapshot().Find(name)
+	switch isDelay := o.verb == protocol.VerbEndDelay; {
+	case isDelay && delay != nil:
+		return delay.UUID, true
+	case !isDelay && row != nil:
+		return row.UUID, true
+	}
+	return "", false
 }
 
 // showHold is the form, with what was typed before and what was wrong about it.

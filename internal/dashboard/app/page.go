@@ -45,7 +45,7 @@ const maxAddress = 300
 type freshView struct {
 	Level    locks.Level
 	Heard    *TimeText
-	At       string // time of day of the last sign of life
+	At       *TimeText // time of day of the last sign of life
 	Revision int64
 }
 
@@ -88,11 +88,11 @@ func (s *App) Page(r *Request, title string) Page {
 	}
 	if level != locks.Never {
 		p.Fresh.Heard = p.Age(fresh.HeardAt)
-		p.Fresh.At = TimeOfDay(fresh.HeardAt)
+		p.Fresh.At = Clock(fresh.HeardAt)
 	}
 	if level == locks.Stale {
 		p.Icon = StaleIcon
-		p.Banner = Plain("etcd has not answered since " + p.Fresh.At + " UTC (").Time(p.Fresh.Heard).
+		p.Banner = Plain("etcd has not answered since ").Time(p.Fresh.At).Plain(" (").Time(p.Fresh.Heard).
 			Plain(")" + fresh.Why() + ". You see the locks as of then; they may have changed.")
 	}
 	return p

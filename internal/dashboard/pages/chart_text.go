@@ -82,6 +82,8 @@ func outcomeText(i *timeline.Interval) string {
 		return "waited, got it"
 	case i.Wait:
 		return "waited, gave up"
+	case i.Dead:
+		return "holds, but is dead"
 	case i.End.IsZero():
 		return "holds"
 	}

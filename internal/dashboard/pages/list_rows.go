@@ -75,7 +75,7 @@ func withoutTimes(s app.RichText) string {
 func (p *Pages) purposeOf(c access.Caller, r *locks.Row) []string {
 	var all []string
 	if a := r.Acknowledged; a != nil {
-		all = append(all, cmp.Or(a.By, "somebody")+" until "+a.Until.UTC().Format("15:04"), a.Note)
+		all = append(all, cmp.Or(a.By, "somebody")+" until "+app.ClockMinute(a.Until.Time).Text, a.Note)
 	}
 	all = append(all, protocol.DescribeShare(r.Share()))
 	if len(r.Problems) > 0 {

@@ -78,7 +78,7 @@ func (p *Pages) free(r *app.Request, lock *app.Lock) (app.Answer, error) {
 func freeSentence(waiting int, delayed bool, at app.Viewpoint) app.RichText {
 	s := app.RichText{}
 	if at.Stale {
-		s = s.Plain("As of " + app.TimeOfDay(at.AsOf) + " UTC: ")
+		s = s.Plain("As of ").Time(app.Clock(at.AsOf)).Plain(": ")
 	}
 	switch {
 	case waiting == 0:

@@ -40,8 +40,9 @@ func (p *Pages) NewHead(r *app.Request, lock *app.Lock, past []metadata.Ending) 
 	}
 	if lock.ReadError != "" {
 		v.Notes = append(v.Notes,
-			app.Plain("etcd could not be read: ").Value(lock.ReadError).Plain(". The rest is from "+
-				"the watch, as of "+app.TimeOfDay(r.Fresh.HeardAt)+" UTC; some keys are missing."))
+			app.Plain("etcd could not be read: ").Value(lock.ReadError).
+				Plain(". The rest is from the watch, as of ").Time(app.Clock(r.Fresh.HeardAt)).
+				Plain("; some keys are missing."))
 	}
 	for _, note := range []app.RichText{skewText(row, r.Now), p.explainStatement(row.Record, at)} {
 		if note != nil {
@@ -86,6 +87,9 @@ func (p *Pages) incident(v *lockPage, r *app.Request, row *locks.Row) string {
 			lines = append(lines, said.String())
 		}
 	}
+	if v.Queue.N > 0 {
+		lines = append(lines, text.Count(v.Queue.N, "waiter")+", first in line "+v.Queue.First[0].sentence().String())
+	}
 	if v.Head.Purpose != "" {
 		lines = append(lines, "For: "+text.Visible(v.Head.Purpose))
 	}
@@ -107,7 +111,7 @@ func (p *Pages) incident(v *lockPage, r *app.Request, row *locks.Row) string {
 func holderText(r *locks.Row, at app.Viewpoint) app.RichText {
 	var s app.RichText
 	if at.Stale {
-		s = s.Plain("As of " + app.TimeOfDay(at.AsOf) + " UTC: ")
+		s = s.Plain("As of ").Time(app.Clock(at.AsOf)).Plain(": ")
 	}
 	if r.Token == 0 {
 		s = s.Plain("Not held, but keys of its record were left")

@@ -159,9 +159,9 @@ func (l *lockHistory) addPast(p *Pages, r *app.Request, name string, gaps []time
 	for _, v := range foldEqual(withGaps(views, gaps, time.Time{}, time.Time{})) {
 		switch {
 		case v.Gap != nil:
-			said := "Not watching from " + app.UTC(v.Gap.From) + " to " + app.TimeOfDay(v.Gap.To) +
-				": a hold that began and ended in this time is missing"
-			l.Events = append(l.Events, event{Class: "gap", at: v.at, Said: app.Plain(said)})
+			said := app.Plain("Not watching from ").Time(app.Clock(v.Gap.From)).Plain(" to ").Time(app.Clock(v.Gap.To)).
+				Plain(": a hold that began and ended in this time is missing")
+			l.Events = append(l.Events, event{Class: "gap", When: at.Since(v.Gap.From), at: v.at, Said: said})
 		case !v.at.IsZero():
 			l.Events = append(l.Events, endedEvent(&v, name))
 		}

@@ -63,18 +63,13 @@ type ackView struct {
 	Silence string // Alertmanager's form for a silence of its alerts; empty where that is not known
 }
 
-// endOf is the end of an acknowledgement. It is a time of day, because it is at most a day away.
-func endOf(a *metadata.Acknowledgement) *app.TimeText {
-	return &app.TimeText{At: a.Until.Time, Text: a.Until.UTC().Format("15:04") + " UTC"}
-}
-
 // ackText describes an acknowledgement: "ann is looking at it until 04:10 UTC: the disk is full".
 func ackText(a *metadata.Acknowledgement) app.RichText {
 	if a == nil {
 		return nil
 	}
 	by := cmp.Or(text.Clip(a.By, app.MaxLineShown), "somebody")
-	s := app.RichText{}.Value(by).Plain(" is looking at it until ").Time(endOf(a))
+	s := app.RichText{}.Value(by).Plain(" is looking at it until ").Time(app.ClockMinute(a.Until.Time))
 	if a.Note == "" {
 		return s.Plain(".")
 	}

@@ -179,6 +179,15 @@ type WaiterView struct {
 	Timeout *app.TimeText
 }
 
+// sentence names the waiter, and says for how long it has waited.
+func (v WaiterView) sentence() app.RichText {
+	who := processText(v.Owner, v.Host, 0)
+	if v.Since == nil {
+		return who
+	}
+	return who.Plain(" for ").Time(v.Since)
+}
+
 // QueueView is who waits for a lock.
 type QueueView struct {
 	N       int

@@ -66,7 +66,7 @@ type Bar struct {
 	*Interval              // the longest
 	N         int          // how many it stands for
 	Late      PercentRange // the part past the alert; no width: none
-	Ended     string       // how it ended, if not by a release: of several, the gravest
+	Ended     string       // how it or its holder ended, if not by a release: of several, the gravest
 	From, To  time.Time
 }
 
@@ -130,7 +130,7 @@ func (l *Lane) add(i *Interval, p *Options) {
 		return
 	}
 	l.TimeHeld += length
-	if severity(i.Ended) > 0 || !i.LateSince(p.AsOf).IsZero() {
+	if i.Dead || severity(i.Ended) > 0 || !i.LateSince(p.AsOf).IsZero() {
 		l.Wrong++
 	}
 }
@@ -199,7 +199,10 @@ func newBar(i *Interval, p *Options) Bar {
 		}
 		b.Late = p.PercentOf(late, end)
 	}
-	if severity(i.Ended) > 0 {
+	switch {
+	case i.Dead:
+		b.Ended = metadata.EndingAbandoned
+	case severity(i.Ended) > 0:
 		b.Ended = i.Ended
 	}
 	return b

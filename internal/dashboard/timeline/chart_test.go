@@ -41,6 +41,8 @@ func parse(lines string) (all []timeline.Interval) {
 				i.Wait = true
 			case word == "!":
 				i.Ended = metadata.EndingForced
+			case word == "dead":
+				i.Dead = true
 			default:
 				if _, err := fmt.Sscanf(word, "@%g", &alert); err == nil {
 					i.Alert = minute(alert)
@@ -115,6 +117,7 @@ func TestLayout(t *testing.T) {
 			"a | x[1+0.5]*3 y[3+0.1]\n"},
 		"short ones with trouble": {"a x 1-1.1\na x 1.2-1.3 !\na x 1.4-1.5",
 			"a | x[1+0.1] x[1.2+0.1]forced x[1.4+0.1]\n"},
+		"its holder is dead": {"a x 0- dead", "a | x[0+100]abandoned\n"},
 		"several hold it": {"a x 0-50\na y 10-60\na z 20-70\na u 30-80\na v 40-90\na w 45-46",
 			"a | x[0+50] | y[10+50] | z[20+50] | u[30+50] + 2\n"},
 	} {

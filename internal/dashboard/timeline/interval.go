@@ -26,6 +26,7 @@ type Interval struct {
 	Begin, End   time.Time // a zero End: it lasts
 	BeginUnknown bool      // Begin is a guess
 	Alert        time.Time // of a hold; zero: it has none
+	Dead         bool      // a hold lasts, but its holder has ended
 	Ended        string    // how a hold ended, as etcd has it
 	Acquired     bool      // a wait ended because it got the lock
 }
@@ -35,7 +36,9 @@ const maxText = 80
 
 // FromRecord returns the interval of a current hold.
 func FromRecord(r *metadata.Record) Interval {
-	return FromEnding(new(lockrecord.NewEnding(r, "", "", "", time.Time{})))
+	i := FromEnding(new(lockrecord.NewEnding(r, "", "", "", time.Time{})))
+	i.Dead = r.ProvenDead()
+	return i
 }
 
 // FromEnding returns the interval of a hold that has ended.
