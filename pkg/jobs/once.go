@@ -44,12 +44,10 @@ func LockOptions(opts ...mutex.Option) Option {
 // whole milliseconds: take it from the schedule, so that all replicas compute the same.
 //
 // The first call to write the tick gets it, in the transaction that takes the lock. fn runs under the lock, as in
-// [mutex.Client.Do]. Ticks only go forward: once a tick is taken, no earlier one is. So a tick may be skipped if clocks
-// differ by more than the distance of two ticks, or if the run of the one before takes longer than that.
+// [mutex.Client.Do]. Ticks only go forward: once a tick is taken, no earlier one is.
 //
 //   - false and nil: the tick, or a later one, is taken. [LastPeriod] says by whom.
-//   - false and a [*mutex.HeldError]: the lock is held, for instance by the run of an earlier tick. This tick is not
-//     used up.
+//   - false and a [*mutex.HeldError]: the lock is held, for instance by the run of an earlier tick. This tick is left.
 //   - false and a [*mutex.LostError]: the answer came after the [mutex.Lock.Deadline], and fn did not begin. The tick
 //     is given back if the lock was still held in etcd.
 //   - false and a [*PeriodError] or a [*ClockError]: a clock is wrong, and an operator must correct it.
@@ -72,15 +70,13 @@ type TickLock struct {
 }
 
 // TryLockAt takes the tick and the lock as [OnceAt] does, for schedulers that call Lock and Unlock themselves. Its
-// error wraps [ErrTickTaken] if the tick is taken, and otherwise is that of OnceAt. [RetryOnError] has no effect: call
-// [TickLock.GiveBack].
+// error wraps [ErrTickTaken] if the tick is taken. [RetryOnError] has no effect: call [TickLock.GiveBack].
 func TryLockAt(ctx context.Context, locks *mutex.Client, name string, tick time.Time, opts ...Option) (*TickLock,
 	error) {
 	return lockOnce(ctx, &once{locks: locks, name: name, word: scheduled, at: tick}, opts)
 }
 
-// GiveBack releases the lock and gives the tick back, so that another call can take it. It does not if the lock was
-// lost.
+// GiveBack releases the lock and gives the tick back, unless the lock was lost.
 func (l *TickLock) GiveBack() error { return l.once.unlock(l.Lock, true) }
 
 // What ticks are called: attributes of the record.
@@ -154,18 +150,13 @@ func (o *once) prepare(opts []Option) error {
 	}
 	o.owner = draft.Owner
 	o.key = o.layout.Period(o.name)
-	if o.word == period {
-		return o.checkPeriod()
-	}
-	return o.checkTick()
-}
-
-func (o *once) checkTick() error {
 	switch {
+	case o.word == period:
+		return o.checkPeriod()
 	case o.offset != 0:
 		return errors.New("PeriodOffset goes with OncePer")
 	case !canBeTick(o.at):
-		return fmt.Errorf("the tick is %s: it must be between 1970 and 2261", instant(o.at))
+		return fmt.Errorf("the tick is %s: it must be between 1970 and 2261", formatUTC(o.at))
 	}
 	return nil
 }
@@ -173,8 +164,7 @@ func (o *once) checkTick() error {
 // canBeTick reports whether a time fits into nanoseconds since 1970.
 func canBeTick(t time.Time) bool { return t.Year() >= 1970 && t.Year() <= 2261 }
 
-// draftPlain returns the record that a lock would have. It refuses options that the lock cannot be taken with, and
-// those of a lock that several can hold.
+// draftPlain returns the record that a lock would have. It refuses options of a lock that several can hold.
 func draftPlain(locks *mutex.Client, name string, opts []mutex.Option) (lockrecord.Draft, error) {
 	d, err := locks.Internals().Draft(name, opts...)
 	switch d.Attributes[metadata.AttributeKind] {
@@ -212,12 +202,12 @@ func (o *once) take(ctx context.Context) (*mutex.Lock, error) {
 func (o *once) tick(now time.Time) (time.Time, error) {
 	switch {
 	case !canBeTick(now):
-		return time.Time{}, fmt.Errorf("this machine's clock says %s", instant(now))
+		return time.Time{}, fmt.Errorf("this machine's clock says %s", formatUTC(now))
 	case o.word == period:
 		return o.periodStart(now), nil
 	case o.at.After(now.Add(clockTolerance)):
-		return time.Time{}, fmt.Errorf("the tick of %s has not come: this machine's clock says %s", instant(o.at),
-			instant(now))
+		return time.Time{}, fmt.Errorf("the tick of %s has not come: this machine's clock says %s", formatUTC(o.at),
+			formatUTC(now))
 	}
 	return o.at.Truncate(time.Millisecond), nil
 }
@@ -251,7 +241,7 @@ func (o *once) checkNext(tick, now time.Time) error {
 		taken := Period{Start: last.Start, Note: last.Note}
 		return &PeriodError{Name: o.name, Start: tick, Last: taken, At: now, Key: o.key}
 	}
-	o.about.Logger.Debug("the tick is taken", "lock", o.name, "last", instant(last.Start), "by", quoted(last.Note))
+	o.about.Logger.Debug("the tick is taken", "lock", o.name, "last", formatUTC(last.Start), "by", plain(last.Note))
 	return ErrTickTaken
 }
 
@@ -274,7 +264,7 @@ func (o *once) checkBegun(tick, now time.Time, r etcdretry.Response) error {
 func (o *once) try(ctx context.Context, tick, now time.Time, seen int64) (*mutex.Lock, error) {
 	taken := protocol.FormatPeriod(protocol.Period{Start: tick, Note: o.note(now)})
 	return o.locks.TryLock(ctx, o.name, slices.Concat([]mutex.Option{
-		mutex.Attribute(o.word, instant(tick)),
+		mutex.Attribute(o.word, formatUTC(tick)),
 		o.locks.Internals().WithDocuments(locktxn.NewDocuments(o.key)),
 		mutex.If(clientv3.Compare(clientv3.ModRevision(o.key), "=", seen)),
 		mutex.Then(clientv3.OpPut(o.key, taken)),
@@ -283,9 +273,9 @@ func (o *once) try(ctx context.Context, tick, now time.Time, seen int64) (*mutex
 
 // note returns who takes the tick, and when.
 func (o *once) note(now time.Time) string {
-	by := fmt.Sprintf("taken %s by %s", instant(now), cmp.Or(quoted(o.owner), "an unknown owner"))
+	by := fmt.Sprintf("taken %s by %s", formatUTC(now), cmp.Or(plain(o.owner), "an unknown owner"))
 	if host := o.about.Hostname; host != "" {
-		by += " on " + quoted(host)
+		by += " on " + plain(host)
 	}
 	if o.word == period {
 		by += fmt.Sprintf(", every %v", o.every)

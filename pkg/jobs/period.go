@@ -24,14 +24,13 @@ const (
 	MaxPeriod = 10 * 365 * 24 * time.Hour
 )
 
-// PeriodOffset makes the periods begin later by d, which must be shorter than the period: days with an offset of 90
-// minutes begin at 01:30 UTC; weeks with an offset of 96 hours begin on Monday, because 1970 began on a Thursday.
+// PeriodOffset makes the periods begin later by d, which must be shorter than the period: weeks with an offset of 96
+// hours begin on Monday, because 1970 began on a Thursday.
 func PeriodOffset(d time.Duration) Option { return func(o *options) { o.offset = d } }
 
-// OncePer runs fn at most once in each period across all replicas: it is [OnceAt] with a tick that this machine's clock
-// chooses, the start of the current period. Periods are multiples of every since 1970 in UTC, see [PeriodOffset]. Call
-// it as often as you like, for instance ten times in a period from each replica: a call that finds nothing to do costs
-// one read.
+// OncePer is [OnceAt] with a tick that this machine's clock chooses: the start of the current period. Periods are
+// multiples of every since 1970 in UTC, see [PeriodOffset]. Call it as often as you like: a call that finds nothing to
+// do costs one read.
 func OncePer(ctx context.Context, locks *mutex.Client, name string, every time.Duration,
 	fn func(ctx context.Context) error, opts ...Option) (ran bool, err error) {
 	return runOnce(ctx, &once{locks: locks, name: name, word: period, every: every}, fn, opts)
@@ -82,8 +81,7 @@ func LastPeriod(ctx context.Context, locks *mutex.Client, name string) (Period, 
 	return Period{Start: p.Start, Note: p.Note}, nil
 }
 
-// ResetPeriod forgets the last period or tick of the job of this name, so that the next call runs it, even for the same
-// one. It undoes the effect of a wrong clock.
+// ResetPeriod forgets the last period or tick of the job of this name, so that the next call runs it.
 func ResetPeriod(ctx context.Context, locks *mutex.Client, name string) error {
 	_, err := periodRequest(ctx, locks, name, func(l protocol.Layout, name string) locktxn.Txn {
 		return locktxn.Txn{Then: []clientv3.Op{clientv3.OpDelete(l.Period(name))}}
@@ -109,9 +107,8 @@ func periodRequest(ctx context.Context, locks *mutex.Client, name string,
 	return r, nil
 }
 
-// PeriodError means that a job cannot run, because a period or tick ahead of this machine's clock is taken: either this
-// clock is behind, or the clock of the client that took it was ahead. Until a caller's clock reaches that time the job
-// does not run, unless [ResetPeriod] is called.
+// PeriodError means that a job cannot run, because a period or tick ahead of this machine's clock is taken. Until a
+// caller's clock reaches that time the job does not run, unless [ResetPeriod] is called.
 type PeriodError struct {
 	Name  string    // of the job and its lock
 	Start time.Time // that the caller wanted
@@ -120,15 +117,13 @@ type PeriodError struct {
 	Key   string    // in etcd: deleting it resets the job
 }
 
-// Error says what is taken and how to reset it, in one line.
 func (e *PeriodError) Error() string {
 	return fmt.Sprintf("once %q: the run of %s is %s ahead of this machine's clock, and it was %s; "+
 		"earlier ones run only if its key %s is deleted",
-		e.Name, instant(e.Last.Start), text.DurationWords(e.Last.Start.Sub(e.At)), quoted(e.Last.Note), e.Key)
+		e.Name, formatUTC(e.Last.Start), text.DurationWords(e.Last.Start.Sub(e.At)), plain(e.Last.Note), e.Key)
 }
 
-// ClockError means that a job does not run, because this machine's clock is ahead of those of all running unlockers:
-// the period or tick would be used up before it came.
+// ClockError means that a job does not run, because this machine's clock is ahead of those of all running unlockers.
 type ClockError struct {
 	Name     string            // of the job and its lock
 	Start    time.Time         // that the caller wanted
@@ -136,18 +131,16 @@ type ClockError struct {
 	At       time.Time         // wall clock of this process
 }
 
-// Error compares the clocks in one line.
 func (e *ClockError) Error() string {
 	return fmt.Sprintf("once %q: by the clock of unlocker %s it is %s, so the run of %s is not due; "+
 		"this machine's clock says %s",
-		e.Name, quoted(e.Unlocker.ID), instant(e.Unlocker.Now.Time), instant(e.Start), instant(e.At))
+		e.Name, plain(e.Unlocker.ID), formatUTC(e.Unlocker.Now.Time), formatUTC(e.Start), formatUTC(e.At))
 }
 
-// instant formats a time in full, so that clocks can be compared.
-func instant(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
+func formatUTC(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
-// quoted makes text from outside harmless in a sentence.
-func quoted(s string) string {
+// plain makes text from outside harmless in a sentence.
+func plain(s string) string {
 	const maxBytes = 120
 	return text.Visible(text.Clip(s, maxBytes))
 }

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -66,17 +67,14 @@ type PanicError struct {
 	Stack string
 }
 
-// Error returns the panic value without the stack.
 func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
 
 // Pipeline takes the lock, waiting for it as [mutex.Client.Lock] does, and runs the steps in order. Before each step it
-// calls [mutex.Lock.Alive], which confirms that the lock is still held, extends it and shows the step on the dashboard,
-// so choose durations for the longest step. It stops at the first step that fails or panics, when ctx ends, and when
-// the lock is lost: then no further step begins, and the context of the running step ends.
+// calls [mutex.Lock.Alive], so choose durations for the longest step. It stops at the first step that fails or panics,
+// when ctx ends, and when the lock is lost: then no further step begins, and the context of the running step ends.
 //
-// When the holder is asked to finish (see [mutex.Lock.FinishRequested]), the running step continues and no further step
-// begins; the error is a [*mutex.FinishRequestError], which says who asked and why. Put work that must not be left half
-// done into one step.
+// When the holder is asked to finish, the running step continues and no further step begins; the error is a
+// [*mutex.FinishRequestError]. Put work that must not be left half done into one step.
 //
 // The error is the report's: nil if all steps were done and the lock was held throughout.
 func Pipeline(ctx context.Context, locks *mutex.Client, name string, steps []Step,
@@ -141,30 +139,33 @@ func (p *pipeline) run() {
 	}()
 	ctx, done := p.lock.WorkContext(p.ctx)
 	defer done()
-	for i, s := range p.steps {
-		err := context.Cause(ctx)
-		if err == nil {
-			err = p.lock.FinishRequestError()
-		}
-		if err == nil {
-			err = p.confirm(ctx, fmt.Sprintf("step %d of %d: %s", i+1, len(p.steps), s.Name))
-		}
-		if err == nil {
-			began := time.Now()
-			err = call(ctx, s.Run)
-			r := &p.report.Steps[i]
-			r.Duration = time.Since(began)
-			r.State = StepDone
-			r.Err = err
-			if err != nil {
-				r.State = StepFailed
-			}
-		}
-		if err != nil {
+	for i := range p.steps {
+		if err := p.runStep(ctx, i); err != nil {
 			p.stop(err)
 			return
 		}
 	}
+}
+
+// runStep runs a step if the lock is held and nothing else stops the pipeline.
+func (p *pipeline) runStep(ctx context.Context, i int) error {
+	s := p.steps[i]
+	if err := cmp.Or(context.Cause(ctx), p.lock.FinishRequestError()); err != nil {
+		return err
+	}
+	if err := p.confirm(ctx, fmt.Sprintf("step %d of %d: %s", i+1, len(p.steps), s.Name)); err != nil {
+		return err
+	}
+	began := time.Now()
+	err := withoutPanic(ctx, s.Run)
+	r := &p.report.Steps[i]
+	r.Duration = time.Since(began)
+	r.State = StepDone
+	r.Err = err
+	if err != nil {
+		r.State = StepFailed
+	}
+	return err
 }
 
 // confirm extends the lock. If its time is up, confirm waits for the end of the lock's context.
@@ -176,8 +177,8 @@ func (p *pipeline) confirm(ctx context.Context, progress string) error {
 	return err
 }
 
-// call runs one step. A panic becomes an error.
-func call(ctx context.Context, run func(context.Context) error) (err error) {
+// withoutPanic returns the error of a function. A panic becomes a [*PanicError].
+func withoutPanic(ctx context.Context, run func(context.Context) error) (err error) {
 	defer func() {
 		if value := recover(); value != nil {
 			err = &PanicError{Value: value, Stack: string(debug.Stack())}
@@ -197,17 +198,17 @@ func (p *pipeline) stop(err error) {
 	switch {
 	case isLost:
 		r.StopReason = StopLost
-		r.Err = because(lost, err)
+		r.Err = joinCause(lost, err)
 	case errors.Is(err, mutex.ErrNotHeld):
 		r.StopReason = StopLost
 	case isPanic:
 		r.StopReason = StopPanicked
 	case ended == mutex.ErrClosed:
 		r.StopReason = StopCancelled
-		r.Err = because(ended, err)
+		r.Err = joinCause(ended, err)
 	case p.ctx.Err() != nil:
 		r.StopReason = StopCancelled
-		r.Err = because(context.Cause(p.ctx), err)
+		r.Err = joinCause(context.Cause(p.ctx), err)
 	case isAsked:
 		r.StopReason = StopRequested
 	default:
@@ -215,8 +216,9 @@ func (p *pipeline) stop(err error) {
 	}
 }
 
-// because joins the cause with the error of a step, unless that error is the cause or only says that the context ended.
-func because(cause, err error) error {
+// joinCause joins the cause with the error of a step, unless that error is the cause or only says that the context
+// ended.
+func joinCause(cause, err error) error {
 	if errors.Is(err, cause) {
 		return err
 	}

@@ -31,9 +31,9 @@ type Task struct {
 	ended time.Time     // when it was first ended: a repetition has the same bytes
 }
 
-// Take takes at most limit tasks that no worker holds, each for this worker alone: those in a state that a transition
-// leads out of, and those that are stuck. It does not wait: there may be fewer, or none. The tasks that were taken
-// before an error are returned with it.
+// Take takes at most limit tasks, each for this worker alone: those in a state that a transition leads out of, and
+// those that are stuck. It does not wait: there may be fewer, or none. The tasks that were taken before an error are
+// returned with it.
 func (s *Tasks) Take(ctx context.Context, limit int) (taken []*Task, err error) {
 	if limit < 1 {
 		return nil, s.explain("take", "", fmt.Errorf("the limit is %d: it must be at least 1", limit))
@@ -119,8 +119,7 @@ func (t *Task) Alive(ctx context.Context, progress ...string) error {
 }
 
 // FinishRequested returns a channel that is closed when the worker is asked to give up this task early, see
-// [mutex.Lock.FinishRequested]: it may [Task.Save] what it has and [Task.Release] the task, finish it, or ignore the
-// request. The request concerns this task alone; it does not keep [Tasks.Take] from taking others.
+// [mutex.Lock.FinishRequested]. The request concerns this task alone; it does not keep [Tasks.Take] from taking others.
 func (t *Task) FinishRequested() <-chan struct{} { return t.lock.FinishRequested() }
 
 // Finish puts the task into a state that a transition leads to, with a note for operators, and releases its lock, in
@@ -173,7 +172,7 @@ func (t *Task) end(verb string, change func(*protocol.Task)) error {
 }
 
 // Save replaces the data of the task, for the next worker in case this one does not finish. It works only while the
-// task is held, and no request of this worker that is still in flight can overwrite it later.
+// task is held.
 func (t *Task) Save(ctx context.Context, data string) error {
 	if err := t.set.check(t.name, data); err != nil {
 		return err

@@ -107,16 +107,14 @@ func (o *TaskOptions) check() error {
 		return fmt.Errorf("no transition leads out of the initial state %q", o.InitialState)
 	}
 	for _, from := range slices.Sorted(maps.Keys(o.Transitions)) {
-		if len(o.Transitions[from]) == 0 {
+		states := append([]string{from}, o.Transitions[from]...)
+		switch {
+		case len(states) == 1:
 			return fmt.Errorf("the transition out of state %q leads nowhere", from)
-		}
-		for _, state := range append([]string{from}, o.Transitions[from]...) {
-			switch {
-			case state == "":
-				return errors.New("a state of the transitions is empty")
-			case state == StateInProgress:
-				return fmt.Errorf("the state %q is reserved for tasks that a worker holds", StateInProgress)
-			}
+		case slices.Contains(states, ""):
+			return errors.New("a state of the transitions is empty")
+		case slices.Contains(states, StateInProgress):
+			return fmt.Errorf("the state %q is reserved for tasks that a worker holds", StateInProgress)
 		}
 	}
 	reached := slices.Concat(slices.Collect(maps.Values(o.Transitions))...)
@@ -166,8 +164,7 @@ func (s *Tasks) explain(verb, task string, err error) error {
 }
 
 // Add adds a task in the initial state, with data for its workers: text of at most 64 KiB. It reports whether it added
-// the task: an existing task of that name is not changed, whatever its state. After an error the task may have been
-// added, or may yet be.
+// the task: an existing task of that name is not changed. After an error the task may have been added, or may yet be.
 func (s *Tasks) Add(ctx context.Context, task, data string) (added bool, err error) {
 	if err := s.check(task, data); err != nil {
 		return false, err
