@@ -1,13 +1,7 @@
-// Package fencing keeps late writes of a former lock holder out of what the lock protects.
+// Package fencing keeps late writes of a former holder out of what the lock protects: the resource compares tokens.
+// docs/fencing.md says which fence suits which resource, and what to know about all of them.
 //
-// A holder may pause between checking its lock and writing, for a garbage collection or because its machine is
-// suspended, and resume when another holds the lock. Nothing on its side can then stop the write, so the resource
-// checks it: every hold has a token that is greater than those of all earlier holds (Token of a lock of package mutex),
-// each write carries it, and a resource that has seen a greater token refuses the write.
-//
-// # Over HTTP
-//
-// The client's [Transport] sends the token of the request's context:
+// Over HTTP, the client's [Transport] sends the token of the request's context:
 //
 //	client := &http.Client{Transport: &fencing.Transport{}}
 //	ctx := fencing.NewContext(lock.Context(), lock.Token())
@@ -18,19 +12,8 @@
 //	fence := fencing.Fence{Store: fencing.NewMemory(0), Resource: fencing.FixedResource("books")}
 //	mux.Handle("PUT /books", fence.Handler(books))
 //
-// # In a database
-//
-// The token is a column that the statement that does the work compares and writes, see [Exec]:
-//
-//	err := fencing.Exec(ctx, db, token,
-//		`UPDATE books SET total = ?, token = ? WHERE id = ? AND token <= ?`, total, token, id, token)
-//
-// For a handler that writes to a database, use [RequireToken] instead of a Fence: it takes the token from the request
-// and leaves the check to the statement, which survives restarts and works across replicas.
-//
-// # What to know
-//
-// In the same etcd none of this is needed: add the Guard of the lock to the compares of your transaction.
+// In a database, the token is a column that the statement compares and writes, see [Exec]. A handler that writes to one
+// needs [RequireToken] instead of a Fence: the check of the statement survives restarts and works across replicas.
 //
 //   - Do not compare tokens of different locks. Give each lock its own resource, row or column.
 //   - A caller may send the greatest possible token and lock out all others. Authenticate first.
@@ -83,9 +66,8 @@ func FixedResource(resource string) func(*http.Request) string {
 // Handler returns next behind the fence; next finds the token with [FromContext]. It panics if the fence has no Store
 // or no Resource.
 //
-// The write must be over when next returns. Work that next leaves to a goroutine or a queue, as http.TimeoutHandler
-// does after its timeout, happens outside the fence, so put the fence inside a TimeoutHandler. Give the server a
-// ReadTimeout: a client that stalls in the middle of a body stays inside the fence, and newer ones wait.
+// The write must be over when next returns: put the fence inside an http.TimeoutHandler. Give the server a ReadTimeout:
+// a client that stalls in the middle of a body stays inside the fence, and newer ones wait.
 func (f Fence) Handler(next http.Handler) http.Handler {
 	if f.Store == nil || f.Resource == nil {
 		panic("fencing: a Fence needs a Store and a Resource")
@@ -134,8 +116,7 @@ const Header = "Fencing-Token"
 func SetHeader(h http.Header, token int64) { h.Set(Header, strconv.FormatInt(token, 10)) }
 
 // FromHeader returns the token of a request. The error is [ErrNoToken] or an [ErrBadToken]. A token has exactly one
-// form: a repeated header, a sign, a space or a leading zero is refused, because readers could interpret it
-// differently.
+// form, because readers could interpret others differently.
 func FromHeader(h http.Header) (int64, error) {
 	values := h.Values(Header)
 	switch {
@@ -165,8 +146,8 @@ func FromContext(ctx context.Context) int64 {
 	return token
 }
 
-// Transport is an http.RoundTripper that sends the token of the request's context with each request. One Transport
-// serves all locks. A request without a token fails and is not sent: use another client for requests that need no lock.
+// Transport is an http.RoundTripper that sends the token of the request's context with each request. A request without
+// a token fails and is not sent: use another client for requests that need no lock.
 type Transport struct {
 	Base  http.RoundTripper               // sends the requests; http.DefaultTransport when nil
 	Token func(ctx context.Context) int64 // returns the token, 0 or less if there is none; FromContext when nil
@@ -174,11 +155,8 @@ type Transport struct {
 
 // RoundTrip sends the request with its token. Neither the request nor its header is changed.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	base := t.Base
+	base := cmp.Or(t.Base, http.DefaultTransport)
 	find := t.Token
-	if base == nil {
-		base = http.DefaultTransport
-	}
 	if find == nil {
 		find = FromContext
 	}
@@ -221,9 +199,9 @@ func WriteError(w http.ResponseWriter, err error) {
 }
 
 func problemOf(err error) problem {
-	var stale *StaleError
+	stale, isStale := errors.AsType[*StaleError](err)
 	switch {
-	case errors.As(err, &stale):
+	case isStale:
 		return problem{Title: "The lock was lost", Status: http.StatusPreconditionFailed, Code: "stale_token",
 			Token: stale.Token, Newest: stale.Newest,
 			Detail: "A greater fencing token came before: another holder has the lock. Nothing was written. " +
@@ -264,10 +242,8 @@ type StaleError struct {
 	Newest   int64 // the greatest that was seen
 }
 
-// Error names both tokens.
 func (e *StaleError) Error() string {
 	return fmt.Sprintf("token %d for %q is stale, %d came before", e.Token, e.Resource, e.Newest)
 }
 
-// Is makes every StaleError an ErrRefused.
 func (e *StaleError) Is(target error) bool { return target == ErrRefused }

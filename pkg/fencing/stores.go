@@ -11,17 +11,15 @@ import (
 // DefaultMaxResources is the default limit of a [Memory].
 const DefaultMaxResources = 100_000
 
-// Memory is a [Store] in the memory of this process. It is safe for concurrent use. Know its limits:
+// Memory is a [Store] in the memory of this process. It is safe for concurrent use. It suits a single process whose
+// data lasts only as long as the process:
 //
 //   - It forgets when the process ends. After a restart the first token of a resource gets in, whichever it is.
-//   - Each process has its own. Behind a load balancer, each replica knows only what it has seen.
+//   - Behind a load balancer, each replica knows only what it has seen.
 //   - It never forgets a resource while it runs, because that would open the fence: a new resource beyond its limit is
 //     refused.
-//   - It orders writes, but cannot stop one that hangs. While a handler does not return, newer tokens wait, and are
-//     refused when their time is up.
-//
-// So it suits a single process whose data, in memory or in its own files, lasts only as long as the process. If the
-// data is in a database, keep the token in the same row: see [Exec].
+//   - It cannot stop a write that hangs. While a handler does not return, newer tokens wait, and are refused when their
+//     time is up.
 type Memory struct {
 	limit int
 
@@ -110,18 +108,13 @@ type Execer interface {
 // greater one.
 //
 //	UPDATE books SET total = ?, token = ? WHERE id = ? AND token <= ?
-//	UPDATE books SET total = $1, token = $2 WHERE id = $3 AND token <= $2
 //	INSERT INTO books (id, total, token) VALUES (?, ?, ?)
 //	    ON CONFLICT (id) DO UPDATE SET total = excluded.total, token = excluded.token
 //	    WHERE books.token <= excluded.token
 //
 // The error is an [ErrRefused] if no row was written: the row has a greater token or, with UPDATE, does not exist. It
 // is another error if more than one row was written; if that can happen, run the statement in a transaction. The
-// statement is sent unchanged, with the placeholders of the database; args must contain the token, because a fence that
-// does not write it forgets.
-//
-// To fence a transaction of several statements, begin it with such an UPDATE of the row that keeps this lock's token.
-// Other writers of that row then wait until the transaction ends.
+// statement is sent unchanged; args must contain the token, because a fence that does not write it forgets.
 //
 // MySQL reports rows that were changed, not rows that were found, so a repeated write would look refused: set
 // clientFoundRows=true in its driver.

@@ -22,7 +22,6 @@ type ChangedError struct {
 	Holder *metadata.FullRecord // who holds the lock now; nil if nobody does or it is unknown
 }
 
-// Error says in one line who holds the lock now.
 func (e *ChangedError) Error() string {
 	if e.Holder == nil {
 		return fmt.Sprintf("nothing was done to lock %q: the hold is over", e.Name)
@@ -31,16 +30,14 @@ func (e *ChangedError) Error() string {
 		text.Visible(e.Holder.Hostname))
 }
 
-// Unwrap returns [metadata.ErrChanged].
 func (e *ChangedError) Unwrap() error { return metadata.ErrChanged }
 
 // ForceUnlock ends the hold in r, whatever its deadlines, as "mutexctl force-unlock" does: in one transaction that
 // checks that this very hold still stands, and records in the history and the audit trail who did it and why. by names
-// the operator, a person or a program that acts for one; reason is one line that the holder sees. A lock delay follows
-// if the record asks for one.
+// the operator; reason is one line that the holder sees. A lock delay follows if the record asks for one.
 //
-// The holder is not stopped. If its library watches, it learns of the loss within a round trip; until then it and the
-// next holder may work at the same time, unless a fence refuses late writes. Waiting for the auto-unlock is safer.
+// The holder is not stopped: until it learns of the loss, it and the next holder may work at the same time, unless a
+// fence refuses late writes. Waiting for the auto-unlock is safer.
 //
 // nil means that this call ended the hold. A [*ChangedError] means that the hold was already over and nothing was done;
 // an extension by the holder is not such a change. After a [metadata.ErrOutcomeUnknown], read the lock again.
@@ -65,9 +62,9 @@ func (i *Inspector) forceUnlock(ctx context.Context, r *metadata.Record, by, rea
 	}
 	on := protocol.ActionTarget{Hold: r, LockDelayAfter: r.EffectiveLockDelay(0)}
 	_, err := i.locks.Perform(ctx, protocol.VerbForceUnlock, on, a)
-	var changed *lockstore.ChangedError
+	changed, isChanged := errors.AsType[*lockstore.ChangedError](err)
 	switch {
-	case errors.As(err, &changed) && changed.Current.Token != 0:
+	case isChanged && changed.Current.Token != 0:
 		return &ChangedError{Name: r.Name, Holder: &changed.Current}
 	case errors.Is(err, metadata.ErrChanged):
 		return &ChangedError{Name: r.Name}

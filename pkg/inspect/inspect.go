@@ -45,8 +45,7 @@ func New(etcd *clientv3.Client, o Options) (*Inspector, error) {
 }
 
 // List yields the record of every hold whose lock name begins with prefix, in the order of etcd's keys, all at one
-// revision. An empty prefix means all locks. Records are yielded as they arrive, so the locks need not fit into memory.
-// To stop early, break.
+// revision, as they arrive. An empty prefix means all locks.
 //
 // An error, with a nil record, is yielded last: the list is then incomplete. The list fails if etcd compacts its
 // revision meanwhile, so do not spend minutes in the loop.
@@ -99,12 +98,10 @@ func (i *Inspector) Get(ctx context.Context, name string) (*LockInfo, error) {
 }
 
 // Watch yields the lock as it is now, and again whenever its holders, waiters or delays change, until ctx ends or the
-// loop breaks. It yields states, not events: a slow loop may miss intermediate states, but never the last one. After an
-// interrupted or compacted watch, it reads the lock again.
+// loop breaks. It yields states, not events: a slow loop may miss intermediate states, but never the last one.
 //
-// An error, with a nil LockInfo, means that the lock could not be read, because etcd did not answer or refused. Watch
-// keeps trying and yields the next state that it can read, even if it has not changed. Only an invalid name ends the
-// loop.
+// An error, with a nil LockInfo, means that the lock could not be read. Watch keeps trying and yields the next state
+// that it can read, even if it has not changed. Only an invalid name ends the loop.
 func (i *Inspector) Watch(ctx context.Context, name string) iter.Seq2[*LockInfo, error] {
 	return func(yield func(*LockInfo, error) bool) {
 		if err := metadata.CheckName(name); err != nil {

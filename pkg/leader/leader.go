@@ -40,8 +40,8 @@ type Options struct {
 	LockOptions []mutex.Option
 }
 
-// Campaign waits until this process leads, and returns the lock of its leadership. The context of the lock ends when
-// the leadership does. Unlock resigns; call it after a loss, too. Until then the lock is kept alive in the background.
+// Campaign waits until this process leads, and returns the lock of its leadership, which is kept alive in the
+// background until Unlock. Unlock resigns; call it after a loss, too.
 //
 // Its errors are those of mutex.Client.Lock: a *mutex.HeldError with the leader's record if ctx ends first.
 func Campaign(ctx context.Context, locks *mutex.Client, name string, o Options) (*mutex.Lock, error) {
@@ -73,9 +73,9 @@ func Campaign(ctx context.Context, locks *mutex.Client, name string, o Options) 
 	return l, nil
 }
 
-// Lead waits until this process leads, runs lead, and resigns when lead returns or panics. The context of lead ends
-// with ctx, or when the leadership is lost, with a *mutex.LostError as its cause; it carries the lock, see
-// mutex.FromContext. After a loss, Lead waits for lead to return, ignores its error, and becomes a candidate again.
+// Lead waits until this process leads, runs lead, and resigns when lead returns or panics. The context of lead is a
+// mutex.Lock.WorkContext. After a loss, Lead waits for lead to return, ignores its error, and becomes a candidate
+// again.
 //
 // The error is that of lead, joined with that of resigning, or the error of [Campaign] if this process did not get to
 // lead.
@@ -145,9 +145,8 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// Current returns the record of the leader; nil if there is none. It has the owner, host name and process, the
-// attributes, the time since when it leads (LockedAt) and the Token, which is greater than that of every earlier
-// leader. A leader whose AutoUnlockAt has passed is probably dead.
+// Current returns the record of the leader; nil if there is none. Its LockedAt is the time since when it leads. A
+// leader whose AutoUnlockAt has passed is probably dead.
 func Current(ctx context.Context, inspector *inspect.Inspector, name string) (*metadata.Record, error) {
 	info, err := inspector.Get(ctx, name)
 	if err != nil {

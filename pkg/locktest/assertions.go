@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
 // Holder returns the record of a held lock, or nil if nobody holds it.
@@ -46,7 +48,7 @@ func (s *Server) AssertHeld(name string) metadata.FullRecord {
 func (s *Server) AssertFree(name string) {
 	s.t.Helper()
 	if holder := s.Holder(name); holder != nil {
-		s.t.Errorf("locktest: lock %q is held by %s", name, describeHolder(holder))
+		s.t.Errorf("locktest: %v%s", &mutex.HeldError{Name: name, Holder: *holder, At: time.Now()}, takenAt(holder))
 	}
 }
 
@@ -74,15 +76,12 @@ func (s *Server) get(prefix string, opts ...clientv3.OpOption) []*mvccpb.KeyValu
 	return r.Kvs
 }
 
-func describeHolder(d *metadata.FullRecord) string {
-	line := fmt.Sprintf("%q on %q (pid %d)", d.Owner, d.Hostname, d.PID)
-	if d.Purpose != "" {
-		line += fmt.Sprintf(" for %q", d.Purpose)
+// takenAt returns the backtrace of a holder, indented.
+func takenAt(d *metadata.FullRecord) string {
+	if d.Backtrace == "" {
+		return ""
 	}
-	if d.Backtrace != "" {
-		line += ", taken at\n\t" + strings.ReplaceAll(strings.TrimSpace(d.Backtrace), "\n", "\n\t")
-	}
-	return line
+	return "; at\n\t" + strings.ReplaceAll(strings.TrimSpace(d.Backtrace), "\n", "\n\t")
 }
 
 // AwaitHeld waits until the lock is held and returns its record. It fails the test if that takes too long.

@@ -151,8 +151,7 @@ func (s *Server) ProveDead(name, reason string) {
 }
 
 // RemoveAbandoned removes a hold as an unlocker that believes a witness would. It calls [Server.ProveDead] first. The
-// test fails if the holder has disputed the statement since, or if the hold outlives its process, as a reservation
-// does.
+// test fails if the holder has disputed the statement since, or if the hold outlives its process.
 func (s *Server) RemoveAbandoned(name, reason string) {
 	s.t.Helper()
 	s.ProveDead(name, reason)

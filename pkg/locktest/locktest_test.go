@@ -214,8 +214,8 @@ func TestAssertionsCanFail(t *testing.T) {
 			says string
 		}{
 			"free":      {func() { s.AssertHeld("free") }, `lock "free" is free`},
-			"held":      {func() { s.AssertFree("held") }, `lock "held" is held by "stranger" on "elsewhere"`},
-			"purpose":   {func() { s.AssertFree("held") }, `for "dinner", taken at`},
+			"held":      {func() { s.AssertFree("held") }, `lock "held" is held by stranger on elsewhere`},
+			"purpose":   {func() { s.AssertFree("held") }, `for "dinner"; alert in 4 minutes, auto-unlock in 14 minutes; at`},
 			"left":      {func() { s.AssertNothingLeft() }, `lock "held" is held by`},
 			"waits":     {func() { s.AssertNothingLeft() }, `a waiter for lock "held" is left`},
 			"twice":     {func() { s.Hold("held") }, `lock "held" is held by stranger`},
