@@ -45,34 +45,7 @@ type batch []removal
 // other error the lock may or may not exist: read it again. When ctx ends, the batch in flight is completed.
 func (s *Store) AutoUnlock(ctx context.Context, removals []lockrecord.Removal) []error {
 	results := make([]error, len(removals))
-	batches := make(chan batch, 1) // the next one is prepared while one is in flight
-	go s.makeBatches(ctx, removals, results, batches)
-	for b := range batches {
-		if err := context.Cause(ctx); err != nil {
-			b.fail(err)
-			continue
-		}
-		s.removeAll(ctx, b)
-	}
-	return results
-}
-
-// makeBatches splits the removals into batches that each fit into one transaction, and sends them to batches.
-func (s *Store) makeBatches(ctx context.Context, removals []lockrecord.Removal, results []error, batches chan<- batch) {
-	defer close(batches)
 	var b batch
-	bytes := 0
-	endings := map[string]bool{}
-	flush := func() {
-		if len(b) == 0 {
-			return
-		}
-		batches <- b
-		s.history.prepare(ctx) // while the batch is in flight: another one may follow, also in the next call
-		b = nil
-		bytes = 0
-		endings = map[string]bool{}
-	}
 	for i, r := range removals {
 		prepared, err := s.prepareRemoval(ctx, r)
 		if err != nil {
@@ -80,19 +53,30 @@ func (s *Store) makeBatches(ctx context.Context, removals []lockrecord.Removal, 
 			continue
 		}
 		next := removal{prepared, &results[i]}
-		// etcd refuses two puts of one key in one transaction, which two records with the same uuid would need.
-		id := r.Record.HistoryID()
-		if len(b) == batchRemovals || bytes+next.bytes() > batchBytes || endings[id] {
-			flush()
+		if !b.hasRoomFor(next) {
+			s.removeAll(ctx, b)
+			b = nil
 		}
 		b = append(b, next)
-		bytes += next.bytes()
-		endings[id] = true
-		if len(next.Ranges) > 0 {
-			flush() // many operations
-		}
 	}
-	flush()
+	s.removeAll(ctx, b)
+	return results
+}
+
+// hasRoomFor reports whether r fits into the transaction.
+func (b batch) hasRoomFor(r removal) bool {
+	if len(b) == batchRemovals || len(b) > 0 && (len(r.Ranges) > 0 || len(b[0].Ranges) > 0) { // many operations
+		return false
+	}
+	bytes := r.bytes()
+	for _, other := range b {
+		// etcd refuses two puts of one key in one transaction, which two records with the same uuid would need.
+		if other.Record.HistoryID() == r.Record.HistoryID() {
+			return false
+		}
+		bytes += other.bytes()
+	}
+	return bytes <= batchBytes
 }
 
 // fail sets this result for all removals of the batch.
@@ -104,6 +88,10 @@ func (b batch) fail(err error) {
 
 // removeAll commits a batch and fills in its results.
 func (s *Store) removeAll(ctx context.Context, b batch) {
+	if err := context.Cause(ctx); err != nil || len(b) == 0 {
+		b.fail(err)
+		return
+	}
 	resp, err := s.commitAll(ctx, b)
 	switch n := len(b); {
 	case err == nil:
@@ -126,11 +114,7 @@ func (s *Store) commitAll(ctx context.Context, b batch) (*clientv3.TxnResponse, 
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()
 	return s.history.commitWithLease(ctx, len(b), func(lease clientv3.LeaseID) (*clientv3.TxnResponse, error) {
-		resp, err := s.commitWith(ctx, b, lease)
-		if locktxn.IsLeaseGone(err) {
-			s.delays.discardAll()
-		}
-		return resp, err
+		return s.commitWith(ctx, b, lease)
 	})
 }
 

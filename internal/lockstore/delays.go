@@ -2,11 +2,10 @@ package lockstore
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"sync"
+	"slices"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/locktxn"
@@ -17,36 +16,9 @@ import (
 // A lock delay ends with its lease, which is granted before the removal is sent. So that no delay ends early, the lease
 // is a second longer, and it is renewed once if it was too old when the removal was committed.
 const (
-	delaySlack     = time.Second
-	delayAcceptFor = delaySlack / 2 // how long a lease accepts new delays
+	delaySlack   = time.Second
+	maxDelayWait = delaySlack / 2 // from the grant of the lease
 )
-
-// delayLeases are the leases of lock delays: removals at about the same time share one lease per length.
-type delayLeases struct {
-	mu    sync.Mutex
-	byTTL map[time.Duration]*leasePool
-}
-
-// pool returns the leases for delays of this length.
-func (d *delayLeases) pool(etcd clientv3.Lease, delay time.Duration) *leasePool {
-	ttl := delayTTL(delay)
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.byTTL == nil {
-		d.byTTL = map[time.Duration]*leasePool{}
-	}
-	if d.byTTL[ttl] == nil {
-		d.byTTL[ttl] = newLeasePool(etcd, ttl, delayAcceptFor)
-	}
-	return d.byTTL[ttl]
-}
-
-// discardAll makes later delays get new leases.
-func (d *delayLeases) discardAll() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	clear(d.byTTL)
-}
 
 // delayTTL returns the time to live of a delay's lease. Long ones are rounded up, so that a thousand different delays
 // need few leases.
@@ -61,38 +33,31 @@ func delayTTL(d time.Duration) time.Duration {
 	return (d + step - 1).Truncate(step) + delaySlack
 }
 
-// grantDelays sets a lease for each removal that a delay follows. Call renew once they have been committed.
+// grantDelays sets a lease for each removal that a delay follows: one for all of about the same length. Call renew once
+// they have been committed.
 func (s *Store) grantDelays(ctx context.Context,
 	removals ...*locktxn.Removal) (renew func(context.Context), err error) {
-	byLease := map[*leasePool][]*locktxn.Removal{}
-	for _, r := range removals {
-		if r.HasDelay() {
-			l := s.delays.pool(s.etcd, r.Delay)
-			byLease[l] = append(byLease[l], r)
-		}
-	}
-	if len(byLease) == 0 {
-		return func(context.Context) {}, nil
-	}
 	began := time.Now()
-	ids := make([]clientv3.LeaseID, 0, len(byLease))
-	for l, some := range byLease {
-		id, err := l.current(ctx, len(some))
-		if err != nil {
-			return nil, fmt.Errorf("%w: no lease for the lock delay: %w", errNotSent, err)
+	leases := map[time.Duration]clientv3.LeaseID{}
+	for _, r := range removals {
+		if !r.HasDelay() {
+			continue
 		}
-		for _, r := range some {
-			r.DelayLease = id
+		ttl := delayTTL(r.Delay)
+		if leases[ttl] == clientv3.NoLease {
+			if leases[ttl], err = grantLease(ctx, s.etcd, ttl); err != nil {
+				return nil, err
+			}
 		}
-		ids = append(ids, id)
+		r.DelayLease = leases[ttl]
 	}
 	return func(ctx context.Context) {
-		if time.Since(began) <= delaySlack-delayAcceptFor {
+		if len(leases) == 0 || time.Since(began) <= maxDelayWait {
 			return
 		}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 		defer cancel()
-		for _, id := range ids {
+		for _, id := range leases {
 			if _, err := s.etcd.KeepAliveOnce(ctx, id); err != nil {
 				s.log.Warn().Err(err).Dur("took", time.Since(began)).
 					Msg("etcd was slow: lock delays may end as much earlier as the removal took")
@@ -120,43 +85,20 @@ func (s *Store) endDelay(ctx context.Context, d *metadata.LockDelay, a protocol.
 	if err := protocol.CheckReason(a.Reason); err != nil {
 		return &protocol.RefusedError{Why: err.Error()}
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	resp, err := s.commitAudited(ctx, a, func(audit clientv3.Op) locktxn.Txn {
-		return locktxn.EndDelay(s.layout, d.Name, d.Revision, audit)
+	on := target{clientv3.OpGet(s.layout.Delay(d.Name)), func(now *clientv3.GetResponse) (bool, error) {
+		isSeen := func(kv *mvccpb.KeyValue) bool { return kv.ModRevision == d.Revision }
+		return slices.ContainsFunc(now.Kvs, isSeen), metadata.ErrChanged
+	}}
+	err := s.performAudited(ctx, a, on, func(ctx context.Context) (*clientv3.TxnResponse, error) {
+		return s.commitAudited(ctx, a, func(audit clientv3.Op) locktxn.Txn {
+			return locktxn.EndDelay(s.layout, d.Name, d.Revision, audit)
+		})
 	})
-	switch {
-	case err == nil && resp.Succeeded:
-		return nil
-	case err == nil:
-		return metadata.ErrChanged
-	case locktxn.IsNoSpace(err):
-		s.log.Warn().Str("lock", d.Name).Str("uuid", d.UUID).Str("actor", a.Actor).Str("reason", a.Reason).
-			Msg("etcd is out of space: a lock delay is ended without audit")
-		_, err = locktxn.EndDelay(s.layout, d.Name, d.Revision).Commit(ctx, s.etcd) // if it fails, the first one did it
-		return err
-	case locktxn.IsRefused(err), errors.Is(err, errNotSent):
+	if !locktxn.IsNoSpace(err) {
 		return err
 	}
-	return s.recheckDelay(ctx, d, a, err)
-}
-
-// recheckDelay reads whether a delay was ended after the answer was lost.
-func (s *Store) recheckDelay(ctx context.Context, d *metadata.LockDelay, a protocol.Action, cause error) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
-	defer cancel()
-	resp, err := s.etcd.Txn(ctx).Then(clientv3.OpGet(s.layout.Audit(a.At.Time, a.ID), clientv3.WithCountOnly()),
-		clientv3.OpGet(s.layout.Delay(d.Name))).Commit()
-	if err != nil {
-		return &unknownError{cause}
-	}
-	if locktxn.Keys(resp, 0).Count > 0 {
-		return nil
-	}
-	for _, kv := range locktxn.Keys(resp, 1).Kvs {
-		if kv.ModRevision == d.Revision {
-			return &unknownError{cause}
-		}
-	}
-	return metadata.ErrChanged
+	s.log.Warn().Str("lock", d.Name).Str("uuid", d.UUID).Str("actor", a.Actor).Str("reason", a.Reason).
+		Msg("etcd is out of space: a lock delay is ended without audit")
+	_, err = locktxn.EndDelay(s.layout, d.Name, d.Revision).Commit(ctx, s.etcd) // if it fails, the first one did it
+	return err
 }

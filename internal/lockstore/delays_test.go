@@ -96,20 +96,6 @@ func TestForceUnlockWithADelay(t *testing.T) {
 	}
 }
 
-// A revoked lease is replaced, and the removal happens once.
-func TestDelayWithARevokedLease(t *testing.T) {
-	w := parallel(t)
-	held := w.hold("a", uuid(1))
-	w.remove(delayed(held, time.Minute))
-	first, _ := w.leaseOf(w.l.Delay("a"))
-	r := w.hold("b", uuid(2))
-	w.revoke(first)
-	w.remove(delayed(r, time.Minute))
-	if second, _ := w.leaseOf(w.l.Delay("b")); second == first || len(w.keys(w.l.Delay("a"))) > 0 {
-		t.Errorf("the second delay has the lease %x after %x", second, first)
-	}
-}
-
 // A slow removal does not shorten the delay, because its lease is renewed.
 func TestDelayLastsFromTheRemoval(t *testing.T) {
 	t.Parallel()

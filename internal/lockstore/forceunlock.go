@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/lockrecord"
@@ -34,30 +33,22 @@ func (e *ChangedError) Unwrap() error { return metadata.ErrChanged }
 
 // forceUnlock removes the hold that an operator saw, whatever its deadlines.
 func (s *Store) forceUnlock(ctx context.Context, r lockrecord.Removal, a protocol.Action) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
 	removal, err := s.prepareRemoval(ctx, r)
 	if err != nil {
-		return s.describeChange(ctx, r.Record.Name, err)
-	}
-	resp, err := s.commitForced(ctx, removal, a)
-	switch {
-	case err == nil:
-		return s.describeChange(ctx, r.Record.Name, removalResult(removal, (*etcdserverpb.TxnResponse)(resp)))
-	case locktxn.IsRefused(err), errors.Is(err, errNotSent) && !locktxn.IsNoSpace(err):
 		return err
 	}
-	unknown := &unknownError{err}
-	err = s.recheckForced(ctx, removal, unknown)
-	if err == unknown && locktxn.IsNoSpace(unknown) {
-		return s.forceUnlockUnrecorded(ctx, removal, a, unknown)
+	hold := s.holdTarget(r.Record, func(now *metadata.Record) bool {
+		return !r.IfUnchanged || now.Revision == r.Record.Revision
+	})
+	commit := func(ctx context.Context) (*clientv3.TxnResponse, error) { return s.commitForced(ctx, removal, a) }
+	if err = s.performAudited(ctx, a, hold, commit); locktxn.IsNoSpace(err) {
+		return s.forceUnlockUnrecorded(ctx, removal, a, hold)
 	}
 	return err
 }
 
 // forceUnlockUnrecorded removes the hold without history and audit. Its effect looks like a release by the holder.
-// unknown is the error of the request that etcd has no space for.
-func (s *Store) forceUnlockUnrecorded(ctx context.Context, r *locktxn.Removal, a protocol.Action, unknown error) error {
+func (s *Store) forceUnlockUnrecorded(ctx context.Context, r *locktxn.Removal, a protocol.Action, hold target) error {
 	s.log.Warn().Str("lock", a.Lock).Str("uuid", a.UUID).Int64("token", a.Token).
 		Str("actor", a.Actor).Str("source", a.Source).
 		Str("holder", a.Holder).Str("reason", a.Reason).Str("ticket", a.Ticket).
@@ -72,9 +63,26 @@ func (s *Store) forceUnlockUnrecorded(ctx context.Context, r *locktxn.Removal, a
 	case err != nil:
 		return &unknownError{err}
 	case !resp.Succeeded: // it was over, perhaps because the first request was applied all the same
-		return s.recheckForced(ctx, r, unknown)
+		return s.recheckAction(ctx, a, hold, nil)
 	}
 	return nil
+}
+
+// commitForced sends a forced removal.
+func (s *Store) commitForced(ctx context.Context, r *locktxn.Removal,
+	a protocol.Action) (*clientv3.TxnResponse, error) {
+	return s.history.commitWithLease(ctx, 1, func(lease clientv3.LeaseID) (*clientv3.TxnResponse, error) {
+		r.HistoryLease = lease
+		renew, err := s.grantDelays(ctx, r)
+		if err != nil {
+			return nil, err
+		}
+		defer renew(ctx)
+		return s.commitAudited(ctx, a, func(audit clientv3.Op) locktxn.Txn {
+			r.Audit = &audit
+			return locktxn.ForceUnlock(s.layout, r)
+		})
+	})
 }
 
 // unknownError is the error of a request whose outcome is unknown.
@@ -90,48 +98,3 @@ func (e *unknownError) Is(target error) bool { return target == metadata.ErrOutc
 
 // errNotSent means that a transaction was not sent, because its keys need a lease and etcd granted none.
 var errNotSent = errors.New("no lease for the keys that go with it")
-
-// commitForced sends a forced removal.
-func (s *Store) commitForced(ctx context.Context, r *locktxn.Removal,
-	a protocol.Action) (*clientv3.TxnResponse, error) {
-	return s.history.commitWithLease(ctx, 1, func(lease clientv3.LeaseID) (*clientv3.TxnResponse, error) {
-		r.HistoryLease = lease
-		renew, err := s.grantDelays(ctx, r)
-		if err != nil {
-			return nil, err
-		}
-		defer renew(ctx)
-		resp, err := s.commitAudited(ctx, a, func(audit clientv3.Op) locktxn.Txn {
-			r.Audit = &audit
-			return locktxn.ForceUnlock(s.layout, r)
-		})
-		if locktxn.IsLeaseGone(err) {
-			s.delays.discardAll()
-		}
-		return resp, err
-	})
-}
-
-// recheckForced reads the outcome of a removal whose answer was lost. It stays unknown while the hold exists.
-func (s *Store) recheckForced(ctx context.Context, r *locktxn.Removal, unknown error) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
-	defer cancel()
-	resp, err := locktxn.ReadRemoval(s.layout, r.Record).Commit(ctx, s.etcd)
-	if err != nil {
-		return unknown
-	}
-	return s.describeChange(ctx, r.Record.Name, removalResultByReading(r, (*etcdserverpb.TxnResponse)(resp), unknown))
-}
-
-// describeChange returns [metadata.ErrChanged] as a [*ChangedError] with the lock as it is now, and other errors as
-// they are.
-func (s *Store) describeChange(ctx context.Context, lock string, err error) error {
-	if err != metadata.ErrChanged {
-		return err
-	}
-	now, _, err := s.ReadRecord(ctx, lock)
-	if err != nil {
-		return metadata.ErrChanged
-	}
-	return &ChangedError{Current: now}
-}

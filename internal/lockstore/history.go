@@ -3,6 +3,7 @@ package lockstore
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -83,10 +84,16 @@ func (s *Store) TrimHistory(ctx context.Context, max int) (deleted int, err erro
 		if err != nil || len(oldest) == 0 {
 			return deleted, err
 		}
-		n, err := s.deleteEndings(ctx, oldest)
-		deleted += n
-		if err != nil || n == 0 { // none: another unlocker was faster
-			return deleted, err
+		before := deleted
+		for some := range slices.Chunk(oldest, batchRemovals) {
+			n, err := s.deleteEndings(ctx, some)
+			if deleted += n; err != nil {
+				return deleted, err
+			}
+			time.Sleep(trimPause)
+		}
+		if deleted == before { // another unlocker was faster
+			return deleted, nil
 		}
 	}
 }
@@ -113,27 +120,8 @@ func (s *Store) oldestEndings(ctx context.Context, max int) ([]*mvccpb.KeyValue,
 	return resp.Kvs, nil
 }
 
-// deleteEndings deletes endings in batches, with pauses.
+// deleteEndings deletes endings in one transaction.
 func (s *Store) deleteEndings(ctx context.Context, keys []*mvccpb.KeyValue) (deleted int, err error) {
-	for len(keys) > 0 {
-		n := min(len(keys), batchRemovals)
-		done, err := s.deleteEndingsBatch(ctx, keys[:n])
-		if deleted += done; err != nil {
-			return deleted, err
-		}
-		if keys = keys[n:]; len(keys) == 0 {
-			break
-		}
-		select {
-		case <-ctx.Done():
-			return deleted, context.Cause(ctx)
-		case <-time.After(trimPause):
-		}
-	}
-	return deleted, nil
-}
-
-func (s *Store) deleteEndingsBatch(ctx context.Context, keys []*mvccpb.KeyValue) (deleted int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	txns := make([]locktxn.Txn, len(keys))

@@ -40,8 +40,6 @@ type Store struct {
 
 	history, audit, presence, statements *leasePool
 
-	delays delayLeases
-
 	noStreams atomic.Bool // the server is older than 3.7
 }
 

@@ -28,6 +28,8 @@ import (
 func (s *Store) Perform(ctx context.Context, v protocol.Verb, on protocol.ActionTarget,
 	a protocol.Action) (protocol.Outcome, error) {
 	a.Verb = v
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
 	out, err := s.perform(ctx, v, on, a)
 	if err != nil {
 		return out, fmt.Errorf("%s %q: %w", v, a.Lock, err)
@@ -72,24 +74,23 @@ func (s *Store) writeMark(ctx context.Context, r *metadata.Record, a protocol.Ac
 	if err := checkSize(document); err != nil {
 		return err
 	}
-	lease, err := s.grantMarkLease(ctx, mark, a)
-	if err != nil {
-		return err
+	lease := clientv3.LeaseID(clientv3.NoLease) // not shared: such marks are rare, and each ends at a different time
+	commit := func(ctx context.Context) (resp *clientv3.TxnResponse, err error) {
+		if mark.Leased {
+			if lease, err = grantLease(ctx, s.etcd, a.Length()); err != nil {
+				return nil, err
+			}
+		}
+		return s.commitAudited(ctx, a, func(audit clientv3.Op) locktxn.Txn {
+			hold := locktxn.Hold{Lock: r.Name, UUID: r.UUID, Token: r.Token}
+			return locktxn.PutMark(s.layout, hold, mark.Field, document, lease, audit)
+		})
 	}
-	err = s.performOnHold(ctx, r, a,
-		func(audit clientv3.Op) locktxn.Txn {
-			return locktxn.PutMark(s.layout, hold(r), mark.Field, document, lease, audit)
-		},
-		func(*metadata.Record) bool { return true })
-	if err != nil && mark.Leased && !errors.Is(err, metadata.ErrOutcomeUnknown) {
+	err := s.performAudited(ctx, a, s.holdTarget(r, func(*metadata.Record) bool { return true }), commit)
+	if err != nil && lease != clientv3.NoLease && !errors.Is(err, metadata.ErrOutcomeUnknown) {
 		s.revoke(ctx, lease)
 	}
 	return err
-}
-
-// hold identifies the hold in r.
-func hold(r *metadata.Record) locktxn.Hold {
-	return locktxn.Hold{Lock: r.Name, UUID: r.UUID, Token: r.Token}
 }
 
 // giveMoreTime moves each deadline by the action's Seconds, counted from its At or, if later, from the deadline that
@@ -119,24 +120,6 @@ func (s *Store) withdraw(ctx context.Context, r *metadata.Record, a protocol.Act
 		})
 }
 
-// grantMarkLease requests the lease of a mark that needs one. It is not shared: such marks are rare, and each ends at a
-// different time.
-func (s *Store) grantMarkLease(ctx context.Context, mark protocol.Mark, a protocol.Action) (clientv3.LeaseID, error) {
-	if !mark.Leased {
-		return clientv3.NoLease, nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	resp, err := s.etcd.Grant(ctx, a.Seconds)
-	switch {
-	case err == nil:
-		return resp.ID, nil
-	case locktxn.IsNoSpace(err):
-		return clientv3.NoLease, fmt.Errorf("%w: %w", ErrNoSpace, err)
-	}
-	return clientv3.NoLease, fmt.Errorf("no lease: %w", err)
-}
-
 // revoke revokes a lease without keys. If that fails, the lease expires.
 func (s *Store) revoke(ctx context.Context, lease clientv3.LeaseID) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
@@ -158,46 +141,70 @@ func checkSize(document string) error {
 // ErrNoSpace is wrapped by the error of an action that etcd refused because it is out of space.
 var ErrNoSpace = errors.New("nothing was done: etcd is out of space and takes no writes")
 
-// performOnHold performs an operator's action on the hold in r, and writes the audit record in the same transaction. If
-// etcd's answer is lost, that record shows whether it was done. Without one, it may still be done while stillPossible
-// returns true.
+// target is what an action changes.
+type target struct {
+	read clientv3.Op
+	// judge returns the error of an action that was not done, after what read now returns: that the target has changed.
+	// The action may still be done while stillPossible is true.
+	judge func(now *clientv3.GetResponse) (stillPossible bool, changed error)
+}
+
+// holdTarget returns the hold in r as a target. stillPossible reports whether an action on the hold, which still
+// stands, may still be done.
+func (s *Store) holdTarget(r *metadata.Record, stillPossible func(now *metadata.Record) bool) target {
+	record := clientv3.OpGet(s.layout.Record(r.Name), clientv3.WithPrefix())
+	return target{record, func(read *clientv3.GetResponse) (bool, error) {
+		now := lockrecord.Decode(r.Name, locktxn.Fields(s.layout, read))
+		stands := len(now.Fields) > 0 && now.UUID == r.UUID && now.Token == r.Token
+		return stands && stillPossible(&now.Record), &ChangedError{Current: now}
+	}}
+}
+
+// performOnHold performs an operator's action on the hold in r.
 func (s *Store) performOnHold(ctx context.Context, r *metadata.Record, a protocol.Action,
 	build func(audit clientv3.Op) locktxn.Txn, stillPossible func(now *metadata.Record) bool) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	resp, err := s.commitAudited(ctx, a, build)
+	return s.performAudited(ctx, a, s.holdTarget(r, stillPossible),
+		func(ctx context.Context) (*clientv3.TxnResponse, error) { return s.commitAudited(ctx, a, build) })
+}
+
+// performAudited sends an action, with an audit record in the same transaction. If etcd's answer is lost, that record
+// shows whether it was done.
+func (s *Store) performAudited(ctx context.Context, a protocol.Action, on target,
+	commit func(context.Context) (*clientv3.TxnResponse, error)) error {
+	resp, err := commit(ctx)
 	switch {
 	case err == nil && resp.Succeeded:
 		return nil
-	case err == nil:
-		return s.describeChange(ctx, r.Name, metadata.ErrChanged)
 	case errors.Is(err, errNotSent) && locktxn.IsNoSpace(err):
 		return fmt.Errorf("%w: %w", ErrNoSpace, err)
 	case locktxn.IsRefused(err), errors.Is(err, errNotSent):
 		return err
 	}
-	return s.recheckAction(ctx, r, a, stillPossible, err)
+	return s.recheckAction(ctx, a, on, err)
 }
 
-// recheckAction reads the outcome of an action whose answer was lost.
-func (s *Store) recheckAction(ctx context.Context, r *metadata.Record, a protocol.Action,
-	stillPossible func(now *metadata.Record) bool, cause error) error {
+// recheckAction reads whether an action was done whose answer was lost, with this cause, or whose compares failed: then
+// the cause is nil, and an earlier send may have done it.
+func (s *Store) recheckAction(ctx context.Context, a protocol.Action, on target, cause error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()
-	resp, err := locktxn.ReadAction(s.layout, s.layout.Audit(a.At.Time, a.ID), r.Name).Commit(ctx, s.etcd)
-	if err != nil {
-		return &unknownError{cause}
-	}
-	now := lockrecord.Decode(r.Name, locktxn.Fields(s.layout, locktxn.Keys(resp, 1)))
+	audited := clientv3.OpGet(s.layout.Audit(a.At.Time, a.ID), clientv3.WithCountOnly())
+	resp, err := s.etcd.Txn(ctx).Then(audited, on.read).Commit()
 	switch {
+	case err != nil && cause == nil:
+		return metadata.ErrChanged
+	case err != nil:
+		return &unknownError{cause}
 	case locktxn.Keys(resp, 0).Count > 0:
 		return nil
 	case locktxn.IsNoSpace(cause): // etcd has answered, so nothing is in flight
 		return fmt.Errorf("%w: %w", ErrNoSpace, cause)
-	case now.UUID == r.UUID && now.Token == r.Token && stillPossible(&now.Record):
+	}
+	stillPossible, changed := on.judge(locktxn.Keys(resp, 1))
+	if cause != nil && stillPossible {
 		return &unknownError{cause}
 	}
-	return &ChangedError{Current: now}
+	return changed
 }
 
 // commitAudited sends a transaction that records the action.

@@ -38,11 +38,7 @@ func (s *Store) prepareRemoval(ctx context.Context, r lockrecord.Removal) (*lock
 	if err != nil {
 		return nil, fmt.Errorf("read the keys of lock %q: %w", r.Record.Name, err)
 	}
-	runs := s.fieldRuns(resp.Kvs)
-	if len(runs) == 0 && !resp.More {
-		return nil, metadata.ErrChanged
-	}
-	next.Ranges = rangesToDelete(record, runs)
+	next.Ranges = rangesToDelete(record, s.fieldRuns(resp.Kvs))
 	return next, nil
 }
 

@@ -64,12 +64,6 @@ func WithdrawAcknowledgement(l protocol.Layout, lock string, a *metadata.Acknowl
 	}
 }
 
-// ReadAction counts the audit key of an action, which is written in the action's transaction and so shows whether it
-// was done, and reads the record of its lock.
-func ReadAction(l protocol.Layout, audit, lock string) Txn {
-	return Txn{Then: []clientv3.Op{clientv3.OpGet(audit, clientv3.WithCountOnly()), readRecord(l, lock)}}
-}
-
 // PutProof writes a witness's proof that the holder of a hold has ended, replacing a suspicion. The statement lives as
 // long as the lease. It is put only if that hold stands, has no statement since it was taken, and has not been detached
 // from its process. Else it reads the uuid key and then the statement: an earlier one, perhaps from an earlier send, is

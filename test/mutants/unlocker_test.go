@@ -129,7 +129,7 @@ var unlockerSuites = []suite{
 			"TestAutoUnlockWithALostAnswer"},
 		{"store-proof", `r.Ending.Cause == metadata.EndingAbandoned`, `false`,
 			"TestAbandonedLockIsRemovedOnlyWhileItsProofStands"},
-		{"store-full", `err == unknown && locktxn.IsNoSpace(unknown)`, `false`, "TestOperationsOnAFullEtcd"},
+		{"store-full", `commit); «locktxn.IsNoSpace(err)» {`, `false`, "TestOperationsOnAFullEtcd"},
 		{"store-over", `e.Current.Token == 0`, `false`, "TestOperationsOnAnEndedHold"},
 		{"store-possible", `stillPossible(&now.Record)`, `true`, "TestImpossibleLateExtensionIsNotInDoubt"},
 		{"store-ranges", `len(ranges) < maxRanges`, `true`, "TestRemovalAmongForeignKeysIsComplete"},
