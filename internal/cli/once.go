@@ -15,11 +15,7 @@ import (
 func (j *job) runOnce() error {
 	ctx, stop := j.wait.withTimeout(j.signals.Context())
 	defer stop()
-	first := ctx
-	if j.wait.triesOnce() {
-		first = j.signals.Context()
-	}
-	if err := j.s.waitForEtcd(first, j.wait); err != nil {
+	if err := j.s.waitForEtcd(ctx, j.wait); err != nil {
 		return err
 	}
 	for {
