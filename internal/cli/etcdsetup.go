@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/tls"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -55,8 +54,8 @@ From then on etcd refuses every client that is not a user, including those of ot
 create all users first. You must be root: --etcd.user=root with a password, which becomes root's, or a
 client certificate for root on an etcd with --client-cert-auth.
 
---dry-run prints the etcdctl commands for what is missing, --print those for everything, without
-asking etcd.`,
+What is done is printed as etcdctl commands. --dry-run only prints those for what is missing, --print
+those for everything, without asking etcd.`,
 		Example: `  mutexctl etcd-setup --dry-run --client billing
   mutexctl etcd-setup --witness --client billing --password-dir /etc/unlocker
   mutexctl etcd-setup --enable-auth --etcd.user root --etcd.password-file root.password`,
@@ -85,7 +84,7 @@ func (o *etcdSetupOptions) run(ctx context.Context) error {
 		return &statusError{ExitUsage, err}
 	}
 	if o.print {
-		return o.printCommands(o.steps(layout, &etcdAccess{}))
+		return o.carryOut(ctx, nil, o.steps(layout, &etcdAccess{}))
 	}
 	s, err := o.app.open(ctx)
 	if err != nil {
@@ -102,21 +101,16 @@ func (o *etcdSetupOptions) run(ctx context.Context) error {
 		o.app.note("nothing to do: roles and users are as required")
 		return nil
 	}
-	if o.dryRun {
-		return o.printCommands(steps)
-	}
-	if o.enableAuth && !there.enabled {
+	if o.enableAuth && !there.enabled && !o.dryRun {
 		if err := o.checkLockout(); err != nil {
 			return err
 		}
 	}
-	if err := o.perform(ctx, s, steps); err != nil {
-		return err
-	}
-	if !there.enabled && !o.enableAuth {
+	err = o.carryOut(ctx, s, steps)
+	if err == nil && !there.enabled && !o.enableAuth && !o.dryRun {
 		o.app.note("authentication is off, so any client may do anything until --enable-auth")
 	}
-	return nil
+	return err
 }
 
 func (o *etcdSetupOptions) check() error {
@@ -179,14 +173,14 @@ func (s *session) access(ctx context.Context) (*etcdAccess, error) {
 		if err != nil {
 			return nil, s.explain(ctx, "read etcd's user "+text.Visible(name), err)
 		}
-		there.users[name] = append([]string{}, user.Roles...)
+		there.users[name] = user.Roles
 	}
 	for _, name := range roles.Roles {
 		role, err := s.client.RoleGet(request, name)
 		if err != nil {
 			return nil, s.explain(ctx, "read etcd's role "+text.Visible(name), err)
 		}
-		there.roles[name] = append([]*authpb.Permission{}, role.Perm...)
+		there.roles[name] = role.Perm
 	}
 	return there, nil
 }
@@ -211,20 +205,19 @@ func (o *etcdSetupOptions) noteExcessRights(l protocol.Layout, there *etcdAccess
 // etcdStep is one change of etcd's users and roles.
 type etcdStep struct {
 	command string // the arguments of etcdctl
-	done    string // the report of success
 	do      func(context.Context, *clientv3.Client) error
 }
+
+// errorOf returns the error of a call whose response says no more.
+func errorOf[T any](_ T, err error) error { return err }
 
 // steps returns the changes that are missing.
 func (o *etcdSetupOptions) steps(l protocol.Layout, there *etcdAccess) (steps []etcdStep) {
 	for _, role := range etcdRoles(l, o.roles, o.witness) {
 		perms, exists := there.roles[role.name]
 		if !exists {
-			steps = append(steps, etcdStep{"role add " + role.name, "added the role " + role.name,
-				func(ctx context.Context, c *clientv3.Client) error {
-					_, err := c.RoleAdd(ctx, role.name)
-					return err
-				}})
+			steps = append(steps, etcdStep{"role add " + role.name,
+				func(ctx context.Context, c *clientv3.Client) error { return errorOf(c.RoleAdd(ctx, role.name)) }})
 		}
 		for _, right := range role.rights {
 			if !slices.ContainsFunc(perms, right.matches) {
@@ -235,7 +228,7 @@ func (o *etcdSetupOptions) steps(l protocol.Layout, there *etcdAccess) (steps []
 	for _, user := range etcdUsers(o.roles, o.witness, o.forceUnlock, o.clients) {
 		has, exists := there.users[user.name]
 		if !exists {
-			steps = append(steps, o.addUser(user.name))
+			steps = append(steps, addUser(user.name, o.passwords))
 		}
 		for _, role := range user.roles {
 			if !slices.Contains(has, role) {
@@ -252,42 +245,34 @@ func (o *etcdSetupOptions) steps(l protocol.Layout, there *etcdAccess) (steps []
 func grantRight(role string, right etcdRight) etcdStep {
 	return etcdStep{
 		fmt.Sprintf("role grant-permission --prefix=true %s %s %s", role, right.kindName(), text.ShellWord(right.area)),
-		fmt.Sprintf("%s has %s on %s", role, right.kindName(), text.Visible(right.area)),
 		func(ctx context.Context, c *clientv3.Client) error {
-			_, err := c.RoleGrantPermission(ctx, role, right.area, clientv3.GetPrefixRangeEnd(right.area), right.kind)
-			return err
+			end := clientv3.GetPrefixRangeEnd(right.area)
+			return errorOf(c.RoleGrantPermission(ctx, role, right.area, end, right.kind))
 		},
 	}
 }
 
 func grantRole(user, role string) etcdStep {
-	return etcdStep{
-		fmt.Sprintf("user grant-role %s %s", user, role), fmt.Sprintf("%s has the role %s", user, role),
-		func(ctx context.Context, c *clientv3.Client) error {
-			_, err := c.UserGrantRole(ctx, user, role)
-			return err
-		},
-	}
+	return etcdStep{"user grant-role " + user + " " + role, func(ctx context.Context, c *clientv3.Client) error {
+		return errorOf(c.UserGrantRole(ctx, user, role))
+	}}
 }
 
-// addUser adds a user without a password or, with --password-dir, with the password of its file.
-func (o *etcdSetupOptions) addUser(name string) etcdStep {
-	if o.passwords == "" {
-		return etcdStep{"user add " + name + " --no-password", "added the user " + name + ", who needs a certificate",
-			func(ctx context.Context, c *clientv3.Client) error {
-				_, err := c.UserAddWithOptions(ctx, name, "", &clientv3.UserAddOptions{NoPassword: true})
-				return err
-			}}
+// addUser adds a user with the password in its file in the directory; without a directory, it has no password.
+func addUser(name, directory string) etcdStep {
+	if directory == "" {
+		return etcdStep{"user add " + name + " --no-password", func(ctx context.Context, c *clientv3.Client) error {
+			return errorOf(c.UserAddWithOptions(ctx, name, "", &clientv3.UserAddOptions{NoPassword: true}))
+		}}
 	}
-	file := filepath.Join(o.passwords, name+".password")
+	file := filepath.Join(directory, name+".password")
 	return etcdStep{"user add " + name + " --interactive=false < " + text.ShellWord(file),
-		"added the user " + name + " with the password in " + text.Visible(file),
 		func(ctx context.Context, c *clientv3.Client) error {
 			password, err := passwordIn(file)
-			if err == nil {
-				_, err = c.UserAdd(ctx, name, password)
+			if err != nil {
+				return err
 			}
-			return err
+			return errorOf(c.UserAdd(ctx, name, password))
 		}}
 }
 
@@ -301,9 +286,7 @@ func passwordIn(file string) (string, error) {
 	if password != "" {
 		return password, nil
 	}
-	random := make([]byte, 24)
-	rand.Read(random) // never fails
-	password = hex.EncodeToString(random)
+	password = rand.Text()
 	return password, os.WriteFile(file, []byte(password+"\n"), 0o600) // an existing file keeps its mode
 }
 
@@ -314,61 +297,51 @@ func (o *etcdSetupOptions) enableSteps(there *etcdAccess) (steps []etcdStep) {
 	case o.app.etcd.User != "":
 		steps = append(steps, o.rootPassword(exists))
 	case !exists:
-		add := etcdSetupOptions{app: o.app}
-		steps = append(steps, add.addUser(rootName))
+		steps = append(steps, addUser(rootName, ""))
 	}
 	if !slices.Contains(roles, rootName) {
 		steps = append(steps, grantRole(rootName, rootName))
 	}
-	return append(steps, etcdStep{"auth enable", "turned authentication on",
-		func(ctx context.Context, c *clientv3.Client) error {
-			_, err := c.AuthEnable(ctx)
-			if err == nil {
-				_, err = c.UserGet(ctx, rootName)
-			}
+	return append(steps, etcdStep{"auth enable", func(ctx context.Context, c *clientv3.Client) error {
+		if _, err := c.AuthEnable(ctx); err != nil {
 			return err
-		}})
+		}
+		return errorOf(c.UserGet(ctx, rootName))
+	}})
 }
 
 // rootPassword sets root's password to ours. While authentication is off, there is no way to compare them.
 func (o *etcdSetupOptions) rootPassword(exists bool) etcdStep {
-	file := text.ShellWord(cmp.Or(o.app.etcd.PasswordFile, "root.password"))
-	change := func(ctx context.Context, c *clientv3.Client) error {
-		password, err := o.app.etcd.ReadPassword()
-		if err == nil && exists {
-			_, err = c.UserChangePassword(ctx, rootName, password)
-		} else if err == nil {
-			_, err = c.UserAdd(ctx, rootName, password)
-		}
-		return err
-	}
+	verb := "add"
 	if exists {
-		return etcdStep{"user passwd root --interactive=false < " + file, "root has the password that we have", change}
+		verb = "passwd"
 	}
-	return etcdStep{"user add root --interactive=false < " + file, "added the user root with the password that we have",
-		change}
+	file := text.ShellWord(cmp.Or(o.app.etcd.PasswordFile, "root.password"))
+	return etcdStep{"user " + verb + " root --interactive=false < " + file,
+		func(ctx context.Context, c *clientv3.Client) error {
+			password, err := o.app.etcd.ReadPassword()
+			switch {
+			case err != nil:
+				return err
+			case exists:
+				return errorOf(c.UserChangePassword(ctx, rootName, password))
+			}
+			return errorOf(c.UserAdd(ctx, rootName, password))
+		}}
 }
 
-// printCommands prints the steps as etcdctl commands.
-func (o *etcdSetupOptions) printCommands(steps []etcdStep) error {
+// carryOut performs the steps, unless they are only to be printed, and prints each as an etcdctl command.
+func (o *etcdSetupOptions) carryOut(ctx context.Context, s *session, steps []etcdStep) error {
 	for _, step := range steps {
+		if !o.print && !o.dryRun {
+			request, cancel := s.request(ctx)
+			err := step.do(request, s.client)
+			cancel()
+			if err != nil {
+				return s.explain(ctx, "etcdctl "+step.command, err)
+			}
+		}
 		if _, err := fmt.Fprintln(o.app.Stdout, "etcdctl "+step.command); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// perform performs the steps, and reports each.
-func (o *etcdSetupOptions) perform(ctx context.Context, s *session, steps []etcdStep) error {
-	for _, step := range steps {
-		request, cancel := s.request(ctx)
-		err := step.do(request, s.client)
-		cancel()
-		if err != nil {
-			return s.explain(ctx, "etcdctl "+step.command, err)
-		}
-		if _, err := fmt.Fprintln(o.app.Stdout, step.done); err != nil {
 			return err
 		}
 	}
