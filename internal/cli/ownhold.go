@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -46,26 +45,23 @@ func (h *ownHold) parse(args []string, hint string) (err error) {
 	return nil
 }
 
-// adopt returns a handle of the hold. For a share, the name may be that of its lock.
+// find reads the record of the hold. If h names the lock of a share, it now names the share.
+func (s *session) find(ctx context.Context, h *ownHold) (*metadata.FullRecord, error) {
+	l, err := s.read(ctx, h.name)
+	for i := range l.Shares {
+		if l.Shares[i].UUID == h.uuid {
+			h.name = l.Shares[i].Name
+			return &l.Shares[i], err
+		}
+	}
+	return &l.Record, err
+}
+
+// adopt returns a handle of the hold that was found.
 func (s *session) adopt(ctx context.Context, locks *mutex.Client, h *ownHold,
 	options ...mutex.Option) (*mutex.Lock, error) {
-	options = append(options, mutex.OnBehalfOfHolder())
-	lock, err := locks.Adopt(ctx, h.name, h.uuid, options...)
-	lost, isLost := errors.AsType[*mutex.LostError](err)
-	if !isLost {
-		return lock, s.holdError(ctx, "find the hold of "+text.Visible(h.name), err)
-	}
-	read, err := s.read(ctx, h.name)
-	if err != nil {
-		return nil, err
-	}
-	i := slices.IndexFunc(read.Shares, func(d metadata.FullRecord) bool { return d.UUID == h.uuid })
-	if i < 0 {
-		return nil, s.holdError(ctx, "", lost)
-	}
-	share := read.Shares[i].Name
-	lock, err = locks.Adopt(ctx, share, h.uuid, options...)
-	return lock, s.holdError(ctx, "find the hold of "+text.Visible(share), err)
+	lock, err := locks.Adopt(ctx, h.name, h.uuid, append(options, mutex.OnBehalfOfHolder())...)
+	return lock, s.holdError(ctx, "find the hold of "+text.Visible(h.name), err)
 }
 
 // holdError gives an error about a lost hold its exit status. The error itself says who holds the lock, and how the
@@ -146,51 +142,49 @@ func (o *aliveOptions) run(ctx context.Context) error {
 	if err := s.check(ctx); err != nil {
 		return err
 	}
+	doc, err := s.find(ctx, &o.own)
+	if err != nil {
+		return err
+	}
+	if err := o.checkExtendable(&doc.Record); err != nil {
+		return err
+	}
 	lock, err := s.adopt(ctx, locks, &o.own, options...)
 	if err != nil {
 		return err
 	}
 	defer lock.Detach()
-	if err := o.extendable(ctx, s, lock); err != nil {
-		return err
-	}
 	now := o.app.Now().Truncate(time.Millisecond) // as times are written
 	if err := lock.Alive(ctx, o.progress); err != nil {
 		return s.holdError(ctx, "extend "+text.Visible(lock.Name()), err)
 	}
-	return o.printDeadline(ctx, s, lock, now)
+	return o.printDeadline(ctx, s, now)
 }
 
-// extendable returns an error if the record does not say enough to postpone its deadlines.
-func (o *aliveOptions) extendable(ctx context.Context, s *session, lock *mutex.Lock) error {
-	doc, err := s.get(ctx, lock.Name())
+// checkExtendable returns an error if the record of the hold does not say enough to postpone its deadlines.
+func (o *aliveOptions) checkExtendable(r *metadata.Record) error {
+	unknownSpan := r.AlertAt.IsZero() || r.LockedAt.IsZero() && (r.Alive == nil || r.Alive.At.IsZero())
 	switch {
-	case err != nil:
-		return err
-	case doc.AutoUnlockAt.IsZero():
-		return fmt.Errorf("the record of %s has no readable auto_unlock_at to postpone",
-			text.Visible(doc.Name))
-	case o.hold == 0 && hasUnknownSpan(&doc.Record):
-		return usageErrorf("the record does not say how long %s was taken for: give --for", text.Visible(doc.Name))
+	case r.UUID != o.own.uuid: // to adopt it fails, and says who has the lock
+		return nil
+	case r.AutoUnlockAt.IsZero():
+		return fmt.Errorf("the record of %s has no readable auto_unlock_at to postpone", text.Visible(r.Name))
+	case o.hold == 0 && unknownSpan:
+		return usageErrorf("the record does not say how long %s was taken for: give --for", text.Visible(r.Name))
 	}
 	return nil
 }
 
-// hasUnknownSpan reports whether the record does not say by how much to postpone its deadlines.
-func hasUnknownSpan(r *metadata.Record) bool {
-	return r.AlertAt.IsZero() || r.LockedAt.IsZero() && (r.Alive == nil || r.Alive.At.IsZero())
-}
-
 // printDeadline prints until when the lock is held, according to etcd.
-func (o *aliveOptions) printDeadline(ctx context.Context, s *session, lock *mutex.Lock, now time.Time) error {
-	doc, err := s.get(ctx, lock.Name())
+func (o *aliveOptions) printDeadline(ctx context.Context, s *session, now time.Time) error {
+	doc, err := s.find(ctx, &o.own)
 	if err != nil {
 		return err
 	}
-	line := fmt.Sprintf("extended %s until %s", text.Visible(lock.Name()), timeText(doc.AutoUnlockAt, now))
+	until := timeText(doc.AutoUnlockAt, now)
+	line := fmt.Sprintf("extended %s until %s", text.Visible(doc.Name), until)
 	if o.hold > 0 && doc.AutoUnlockAt.Sub(now) > o.hold+time.Second {
-		line = fmt.Sprintf("%s is held until %s, which is later", text.Visible(lock.Name()),
-			timeText(doc.AutoUnlockAt, now))
+		line = fmt.Sprintf("%s is held until %s, which is later", text.Visible(doc.Name), until)
 	}
 	_, err = fmt.Fprintln(o.app.Stdout, line)
 	return err
@@ -240,6 +234,9 @@ func (o *unlockOptions) run(ctx context.Context, s *session) error {
 		return err
 	}
 	defer locks.Close() // retries the release if etcd did not answer
+	if _, err := s.find(ctx, &o.own); err != nil {
+		return err
+	}
 	lock, err := s.adopt(ctx, locks, &o.own)
 	if err != nil {
 		return err

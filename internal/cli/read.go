@@ -100,15 +100,6 @@ func (s *session) read(ctx context.Context, name string) (lockstore.LockInfo, er
 	return l, nil
 }
 
-// get reads the record of one lock. It is an error if nobody holds it.
-func (s *session) get(ctx context.Context, name string) (metadata.FullRecord, error) {
-	l, err := s.read(ctx, name)
-	if err == nil && len(l.Record.Fields) == 0 {
-		err = noLockErrorf("nobody holds %s", text.Visible(name))
-	}
-	return l.Record, err
-}
-
 // lockInfo is a lock with a diagnosis of its holder, or its last ending.
 type lockInfo struct {
 	lockstore.LockInfo
