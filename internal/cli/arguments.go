@@ -138,36 +138,32 @@ func argCount(minArgs, maxArgs int, names string) cobra.PositionalArgs {
 	}
 }
 
-// completeNames completes the names of held locks and shares. Names that could control the terminal are left out.
+// completeNames completes the names of held locks, of their shares, and of the locks that these are shares of. Names
+// that could control the terminal are left out.
 func (a *app) completeNames(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
-	return a.complete(cmd, args, begun, func(r *metadata.Record) []string { return []string{r.Name} })
-}
-
-// completeLocks also completes the names of locks that are held in shares.
-func (a *app) completeLocks(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
-	return a.complete(cmd, args, begun, func(r *metadata.Record) []string { return []string{r.Name, r.QueueName()} })
-}
-
-func (a *app) complete(cmd *cobra.Command, args []string, begun string,
-	of func(*metadata.Record) []string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	if err := flags.FromEnvironment(cmd); err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}
-	all, err := a.readAll(cmd.Context())
+	var offers []string
+	err := a.withSession(cmd.Context(), func(s *session) error {
+		all, err := s.snapshot(cmd.Context())
+		if err != nil {
+			return err
+		}
+		for _, r := range all.view.Locks() {
+			offers = append(offers, r.Name, r.QueueName())
+		}
+		return nil
+	})
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}
-	var offers []string
-	for _, r := range all.view.Locks() {
-		for _, name := range of(r) {
-			if metadata.CheckName(name) == nil && text.Visible(name) == name && strings.HasPrefix(name, begun) {
-				offers = append(offers, name)
-			}
-		}
-	}
+	offers = slices.DeleteFunc(offers, func(name string) bool {
+		return metadata.CheckName(name) != nil || text.Visible(name) != name || !strings.HasPrefix(name, begun)
+	})
 	slices.Sort(offers)
 	return slices.Compact(offers), cobra.ShellCompDirectiveNoFileComp
 }

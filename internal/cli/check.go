@@ -159,7 +159,6 @@ func (o *checkOptions) readAndJudge(ctx context.Context) (*health, error) {
 	if err != nil {
 		return nil, timeoutError(opening, err)
 	}
-	alarms := s.alarms(opening)
 	member := etcdconn.CheckMember(opening, s.client)
 	free, all, err := o.unclaimed(ctx, s, all)
 	if err != nil {
@@ -170,7 +169,7 @@ func (o *checkOptions) readAndJudge(ctx context.Context) (*health, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := o.judge(all, some, alarms)
+	h := o.judge(all, some)
 	for _, warning := range []string{member.WhyOutdated,
 		certificate.Warning("The client certificate "+o.app.etcd.Cert, o.app.etcd.ClientCertificate(), now),
 		certificate.Warning("The certificate of etcd", member.Certificate, now)} {
@@ -182,7 +181,7 @@ func (o *checkOptions) readAndJudge(ctx context.Context) (*health, error) {
 	c.Unclaimed = free
 	c.Inconsistent = nil // they are findings
 	// A full etcd keeps unlockers from announcing themselves, so their absence then proves nothing.
-	c.Unwatched = o.noUnlocker || len(alarms) > 0
+	c.Unwatched = o.noUnlocker || len(all.alarms) > 0
 	v := headline.For(c)
 	if len(free) > 0 || v.Class == locks.ClassDeadlock {
 		h.raise(pluginWarning)

@@ -258,7 +258,7 @@ its holders, give the holder's name: pool#2. Waiters in the queue do not count. 
 during its lock delay.`,
 		Example: `  mutexctl wait db/migrate --wait 10m && ./start.sh
   mutexctl wait transcoding   # until all permits are back`,
-		ValidArgsFunction: a.completeLocks,
+		ValidArgsFunction: a.completeNames,
 	}
 	o.names.flag(cmd)
 	cmd.Flags().Var(&o.wait, "wait", "how long to wait: a duration, 0 to check once, or forever")

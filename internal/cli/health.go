@@ -33,9 +33,9 @@ func (h *health) addFinding(status int, format string, args ...any) {
 	h.findings = append(h.findings, fmt.Sprintf(format, args...)+".")
 }
 
-func (o *checkOptions) judge(all *snapshot, some *locks.Snapshot, alarms []string) *health {
+func (o *checkOptions) judge(all *snapshot, some *locks.Snapshot) *health {
 	h := &health{counts: &some.All, unlockers: len(all.unlockers)}
-	for _, alarm := range alarms {
+	for _, alarm := range all.alarms {
 		h.raise(pluginCritical)
 		h.alarms = append(h.alarms, alarm+".")
 	}

@@ -76,7 +76,12 @@ nothing is cut. With -o name, one name per line, in the form that --escaped read
 	o.given = cmd.Flags().Changed
 	suggestKeys(cmd)
 	cmd.Args = argCount(0, -1, "[QUERY...]")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args) }
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := cmp.Or(o.check(), o.parse(args, o.about())); err != nil {
+			return err
+		}
+		return o.app.inSession(o.run)(cmd.Context())
+	}
 	return cmd
 }
 
@@ -93,15 +98,16 @@ func (o *listOptions) check() error {
 	return nil
 }
 
-func (o *listOptions) run(ctx context.Context, words []string) error {
-	about := locks.AboutLocks
+// about returns what the query looks at.
+func (o *listOptions) about() locks.About {
 	if o.delays {
-		about = locks.AboutDelays
+		return locks.AboutDelays
 	}
-	if err := cmp.Or(o.check(), o.parse(words, about)); err != nil {
-		return err
-	}
-	all, err := o.app.readAll(ctx)
+	return locks.AboutLocks
+}
+
+func (o *listOptions) run(ctx context.Context, s *session) error {
+	all, err := s.snapshot(ctx)
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/lockview"
-	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -21,57 +20,28 @@ type snapshot struct {
 	view      *lockview.View
 	unlockers []metadata.Presence      // running ones
 	combined  diagnosis.CombinedPolicy // how these treat stale locks
-	alarms    []string                 // raised by etcd, if they were read
+	alarms    []string                 // raised by etcd; a full one keeps unlockers from announcing themselves
 	others    *etcdlocks.View          // other libraries' locks, if they are asked for
-	layout    protocol.Layout
-	foreign   int // number of keys below the prefix that the protocol does not know
+	foreign   int                      // number of keys below the prefix that the protocol does not know
 }
 
-// readAll connects and reads all locks, for commands that need nothing else from etcd.
-func (a *app) readAll(ctx context.Context) (*snapshot, error) {
-	s, err := a.open(ctx)
+// snapshot reads all locks, and what is said about all of them.
+func (s *session) snapshot(ctx context.Context) (*snapshot, error) {
+	others, err := s.loadOtherLocks(ctx, s.app.etcdLocks)
 	if err != nil {
 		return nil, err
 	}
-	defer s.close()
-	all, err := s.snapshot(ctx)
-	if err == nil && len(all.unlockers) == 0 { // unlockers cannot announce themselves to a full etcd
-		all.alarms = s.alarms(ctx)
-	}
-	return all, err
-}
-
-// snapshot lists the locks.
-func (s *session) snapshot(ctx context.Context) (*snapshot, error) {
-	all := &snapshot{layout: s.layout}
-	var announced []presence
-	list := func(ctx context.Context, each func(protocol.KV)) (int64, error) {
-		return s.store.ListKeys(ctx, func(kv protocol.KV) {
-			if key := s.layout.Parse(kv.Key); key.Kind != protocol.KindUnlocker {
-				each(kv)
-			} else if p, ok := readPresence(key.ID, kv); ok {
-				announced = append(announced, p)
-			} else if kv.Lease == 0 {
-				all.foreign++
-			}
-		})
-	}
-	var err error
-	if all.others, err = s.loadOtherLocks(ctx, s.app.etcdLocks); err != nil {
-		return nil, err
-	}
-	view := lockview.New(s.layout, lockview.Source{List: list}, lockview.Options{Leased: all.others.Locks})
+	view := lockview.New(s.layout, lockview.Source{List: s.store.ListKeys}, lockview.Options{Leased: others.Locks})
 	if err := view.Load(ctx); err != nil {
 		return nil, s.explain(ctx, "list the locks", err)
 	}
-	_, foreign := view.Foreign()
-	all.view = view
-	all.foreign += foreign
-	if all.unlockers, err = s.running(ctx, announced); err != nil {
+	unlockers, err := s.unlockers(ctx)
+	if err != nil {
 		return nil, err
 	}
-	all.combined = diagnosis.CombinePolicies(all.unlockers)
-	return all, nil
+	_, foreign := view.Foreign()
+	return &snapshot{view: view, others: others, alarms: s.alarms(ctx),
+		foreign: foreign, unlockers: unlockers, combined: diagnosis.CombinePolicies(unlockers)}, nil
 }
 
 // model returns the read model, judged by a policy.

@@ -39,7 +39,7 @@ For a semaphore or read-write lock, show lists all holders and the free permits.
 in full, give its own name, such as pool#2.`,
 		Example: `  mutexctl show nightly/report
   mutexctl show nightly/report -o json | jq -r .backtrace`,
-		ValidArgsFunction: a.completeLocks,
+		ValidArgsFunction: a.completeNames,
 	}
 	o.format = term.Output(cmd, term.TableFormat, term.JSONFormat)
 	o.names.flag(cmd)

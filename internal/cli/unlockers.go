@@ -56,53 +56,36 @@ func isDue(r *metadata.Record, p staleness.Policy, now time.Time) bool {
 // maxUnlockers is how many presence records are checked: more than any installation runs.
 const maxUnlockers = 100
 
-// presence is the presence record of an unlocker. It may be outdated or forged.
-type presence struct {
-	metadata.Presence
-	lease int64
-}
-
-// running returns the unlockers that are running: those whose lease is too short to outlive them for long.
-func (s *session) running(ctx context.Context, announced []presence) ([]metadata.Presence, error) {
-	var all []metadata.Presence
-	for _, p := range announced[:min(len(announced), maxUnlockers)] {
-		request, cancel := s.request(ctx)
-		granted, err := s.store.LeaseTTL(request, p.lease)
-		cancel()
-		if err != nil {
-			return nil, s.explain(ctx, "read the leases of the unlockers", err)
+// unlockers reads which unlockers are running: those whose presence has a lease that cannot outlive them for long.
+func (s *session) unlockers(ctx context.Context) (running []metadata.Presence, err error) {
+	request, cancel := s.request(ctx)
+	defer cancel()
+	var announced []protocol.KV
+	_, err = s.store.ListPrefix(request, s.layout.Unlockers(), 0, func(kv protocol.KV) {
+		if kv.Lease != 0 && len(announced) < maxUnlockers {
+			announced = append(announced, kv)
 		}
-		if 0 < granted && granted <= protocol.PresenceTTL {
-			all = append(all, p.Presence)
+	})
+	for _, kv := range announced {
+		p := protocol.ReadPresence(s.layout.Parse(kv.Key).ID, kv.Value, kv.Lease)
+		if p == nil || err != nil {
+			continue
+		}
+		var granted time.Duration
+		if granted, err = s.store.LeaseTTL(request, kv.Lease); 0 < granted && granted <= protocol.PresenceTTL {
+			running = append(running, *p)
 		}
 	}
-	return all, nil
+	if err != nil {
+		return nil, s.explain(ctx, "read the unlockers", err)
+	}
+	return running, nil
 }
 
 // combined reads how the unlockers treat stale locks, for commands that read one lock.
 func (s *session) combined(ctx context.Context) (diagnosis.CombinedPolicy, error) {
-	request, cancel := s.request(ctx)
-	defer cancel()
-	var announced []presence
-	_, err := s.store.ListPrefix(request, s.layout.Unlockers(), 0, func(kv protocol.KV) {
-		if p, ok := readPresence(s.layout.Parse(kv.Key).ID, kv); ok {
-			announced = append(announced, p)
-		}
-	})
-	if err != nil {
-		return diagnosis.CombinedPolicy{}, s.explain(ctx, "read the unlockers", err)
-	}
-	running, err := s.running(ctx, announced)
+	running, err := s.unlockers(ctx)
 	return diagnosis.CombinePolicies(running), err
-}
-
-// readPresence parses a presence record.
-func readPresence(id string, kv protocol.KV) (presence, bool) {
-	p := protocol.ReadPresence(id, kv.Value, kv.Lease)
-	if p == nil {
-		return presence{}, false
-	}
-	return presence{*p, kv.Lease}, true
 }
 
 // withoutDefaults returns the policy without its defaults for records that have no readable deadlines. They count from
