@@ -31,7 +31,7 @@ func take[T any](ctx context.Context, s *session, name string, t *takeFlags, try
 	}
 	ctx, giveUp := context.WithCancelCause(ctx)
 	defer giveUp(nil)
-	states := make(chan *mutex.HeldError, 1) // the newest
+	states := make(chan string, 1) // the newest
 	var reporting sync.WaitGroup
 	reporting.Go(func() { s.app.reportWait(ctx, states) })
 	taken, err := wait(ctx, mutex.OnWait(func(w mutex.Waiting) {
@@ -44,7 +44,7 @@ func take[T any](ctx context.Context, s *session, name string, t *takeFlags, try
 		case <-states:
 		default:
 		}
-		states <- held
+		states <- held.Error()
 	}))
 	err = s.takeError(ctx, name, err)
 	giveUp(nil)
@@ -85,13 +85,13 @@ func (s *session) takeError(ctx context.Context, name string, err error) error {
 const reportEvery = 3 * time.Second
 
 // reportWait reports the states of a wait until ctx ends: the first at once, then the newest every reportEvery.
-func (a *app) reportWait(ctx context.Context, states <-chan *mutex.HeldError) {
+func (a *app) reportWait(ctx context.Context, states <-chan string) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case held := <-states:
-			a.noteUnlessQuiet("waiting: %v", held)
+		case state := <-states:
+			a.noteUnlessQuiet("waiting: %s", state)
 			sleep(ctx, reportEvery)
 		}
 	}

@@ -191,7 +191,7 @@ func (p *waitTimeout) triesOnce() bool { return !p.forever && p.limit == 0 }
 // endpoint does not block a script forever.
 func (p *waitTimeout) outlastsOutage() bool { return p.given && !p.triesOnce() }
 
-// withTimeout returns a context that ends when the wait may last no longer. A single try has the timeout of its request.
+// withTimeout returns a context that ends when the wait may last no longer. A single try needs none.
 func (p *waitTimeout) withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	if p.forever || p.triesOnce() {
 		return context.WithCancel(ctx)
