@@ -132,7 +132,7 @@ func (o *aliveOptions) run(ctx context.Context) error {
 	defer s.close()
 	var options []mutex.Option
 	if o.hold > 0 {
-		options = append(options, mutex.AutoUnlockAfter(o.hold))
+		options = append(options, mutex.AutoUnlockAfter(o.hold), mutex.AlertAfter(o.hold))
 	}
 	locks, err := s.locks(options) // which checks them
 	if err != nil {
