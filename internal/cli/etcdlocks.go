@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/etcdlocks"
 	"github.com/clustermutex/unlocker/internal/flags"
 	"github.com/clustermutex/unlocker/internal/lockjson"
@@ -20,14 +19,9 @@ import (
 // etcdLocksFlag makes cmd show locks of other libraries, too.
 func (a *app) etcdLocksFlag(cmd *cobra.Command) { flags.EtcdLocks(cmd.Flags(), &a.etcdLocks) }
 
-// otherLocks returns a view of the locks of other libraries below these prefixes.
-func (s *session) otherLocks(prefixes []string, ended func(*locks.Leased, *metadata.Ending)) *etcdlocks.View {
-	return etcdlocks.New(prefixes, s.layout, s.store, etcdlocks.Options{Explain: etcdconn.Explain, OnEnded: ended})
-}
-
 // loadOtherLocks reads the locks of other libraries below these prefixes once.
 func (s *session) loadOtherLocks(ctx context.Context, prefixes []string) (*etcdlocks.View, error) {
-	v := s.otherLocks(prefixes, nil)
+	v := etcdlocks.New(prefixes, s.layout, s.store, func(*locks.Leased, *metadata.Ending) {})
 	if err := v.Load(ctx); err != nil {
 		return nil, s.explain(ctx, "read the locks of other libraries", err)
 	}
@@ -65,7 +59,5 @@ func (o *showOptions) printLeased(row *locks.Row) error {
 	firstRows(p, "waiting", row.Leased.Waiters, func(i int, w metadata.Waiter) string {
 		return fmt.Sprintf("%d. %s, lease %s", i+1, fullText(w.Owner), w.UUID)
 	})
-	command, consequence := row.Leased.Revoke()
-	p.block("to end it", command+"\n"+consequence)
 	return p.write(o.app.Stdout)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/cli/term"
 	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
+	"github.com/clustermutex/unlocker/internal/etcdlocks"
 	"github.com/clustermutex/unlocker/internal/flags"
 	"github.com/clustermutex/unlocker/internal/lockjson"
 	"github.com/clustermutex/unlocker/internal/locks"
@@ -286,36 +287,14 @@ Stop it with Ctrl-C. When etcd is unreachable, watch reports it on stderr and re
 func (o *watchOptions) run(ctx context.Context, s *session) error {
 	f := &follower{app: o.app, query: o.query, json: o.format.JSON(), wake: make(chan struct{}, 1),
 		reported: map[hold]string{}}
-	view, stop := s.view(ctx, f.onEnded)
-	defer stop()
-	f.view = view
-	f.others = s.otherLocks(o.app.etcdLocks, f.onLeasedEnded)
+	f.view = lockview.New(s.layout, lockview.Source{List: s.store.ListKeys, Watch: s.store.Watch,
+		Ending: s.store.ReadEnding}, lockview.Options{OnEnded: f.onEnded, Explain: etcdconn.Explain})
+	f.others = etcdlocks.New(o.app.etcdLocks, s.layout, s.store, f.onLeasedEnded)
 	ctx, cancel := context.WithCancel(ctx)
 	var following sync.WaitGroup
-	following.Go(func() { _ = f.others.Run(ctx) }) // ends only with the context
-	defer func() {
-		cancel()
-		following.Wait()
-	}()
+	following.Go(func() { _ = f.view.Run(ctx) }) // ends only with the context
+	following.Go(func() { _ = f.others.Run(ctx) })
+	defer following.Wait()
+	defer cancel()
 	return f.follow(ctx)
-}
-
-// view follows all locks until stop. It calls ended for every hold that ends.
-func (s *session) view(ctx context.Context,
-	ended func(*metadata.Record, *metadata.Ending)) (view *lockview.View, stop func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	view = lockview.New(s.layout, lockview.Source{List: s.store.ListKeys, Watch: s.store.Watch,
-		Ending: s.store.ReadEnding},
-		lockview.Options{
-			OnEnded: ended, Explain: etcdconn.Explain,
-		})
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = view.Run(ctx) // ends only with the context
-	}()
-	return view, func() {
-		cancel()
-		<-done
-	}
 }

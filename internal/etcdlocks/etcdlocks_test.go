@@ -15,7 +15,6 @@ import (
 	"go.etcd.io/etcd/client/v3/concurrency"
 	"go.uber.org/zap"
 
-	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/etcdlocks"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/lockstore"
@@ -30,7 +29,7 @@ func TestMain(m *testing.M) { etcdtest.Main(m) }
 func loaded(t *testing.T, etcd *clientv3.Client, prefixes ...string) (lines []string) {
 	t.Helper()
 	store := lockstore.New(etcd, protocol.DefaultLayout())
-	w := etcdlocks.New(prefixes, protocol.DefaultLayout(), store, etcdlocks.Options{Explain: etcdconn.Explain})
+	w := etcdlocks.New(prefixes, protocol.DefaultLayout(), store, func(*locks.Leased, *metadata.Ending) {})
 	if err := w.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +84,7 @@ func TestLocksOfRealClientsAreFound(t *testing.T) {
 		`app/node by "a", 0 waiting, 30s, 4 keys, single false, `,
 		`app/reindex by "", 1 waiting, 1m0s, 3 keys, single false, `,
 	}
-	if got := loaded(t, etcd, "app/", "app/reindex", "/mutexes/", ""); !slices.Equal(got, want) {
+	if got := loaded(t, etcd, "app/", "app/reindex", "/mutexes/"); !slices.Equal(got, want) {
 		t.Errorf("found\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
@@ -139,10 +138,9 @@ func (f *fake) ReadLease(context.Context, int64) (protocol.Lease, error) {
 }
 
 func (f *fake) view() *etcdlocks.View {
-	return etcdlocks.New([]string{"app/"}, protocol.DefaultLayout(), f, etcdlocks.Options{Explain: error.Error,
-		OnEnded: func(r *locks.Leased, e *metadata.Ending) {
-			f.ends = append(f.ends, fmt.Sprintf("%s %q", r.Name, e.Cause))
-		}})
+	return etcdlocks.New([]string{"app/"}, protocol.DefaultLayout(), f, func(r *locks.Leased, e *metadata.Ending) {
+		f.ends = append(f.ends, fmt.Sprintf("%s %q", r.Name, e.Cause))
+	})
 }
 
 func (f *fake) put(key string, lease, revision int64) {

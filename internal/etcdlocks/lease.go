@@ -2,9 +2,9 @@ package etcdlocks
 
 import (
 	"context"
-	"slices"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -52,37 +52,36 @@ func (v *View) readLeases(ctx context.Context) {
 	}
 }
 
-// readDue reads the leases of holders that are due, those that were read longest ago first, and forgets all others.
+// readDue reads the leases of holders that are due, at most so many, in any order, and forgets all others.
 func (v *View) readDue(ctx context.Context, limit int) {
 	now := time.Now()
-	var due []locks.Lease
+	var due []int64
 	known := map[int64]locks.Lease{}
 	v.mu.Lock()
 	for _, q := range v.queues {
 		l := v.leases[q.holder.lease]
 		l.ID = q.holder.lease
 		if _, listed := known[l.ID]; !listed && !now.Before(dueAt(&l)) {
-			due = append(due, l)
+			due = append(due, l.ID)
 		}
 		known[l.ID] = l
 	}
 	v.leases = known
 	v.mu.Unlock()
-	slices.SortFunc(due, func(a, b locks.Lease) int { return dueAt(&a).Compare(dueAt(&b)) })
-	for _, l := range due[:min(len(due), limit)] {
-		read := v.readLease(ctx, l.ID)
+	for _, id := range due[:min(len(due), limit)] {
+		read := readLease(ctx, v.source, id)
 		v.mu.Lock()
-		v.leases[l.ID] = read
+		v.leases[id] = read
 		v.locks = nil
 		v.mu.Unlock()
 	}
 }
 
-func (v *View) readLease(ctx context.Context, id int64) locks.Lease {
-	found, err := v.source.ReadLease(ctx, id)
+func readLease(ctx context.Context, s Source, id int64) locks.Lease {
+	found, err := s.ReadLease(ctx, id)
 	l := locks.Lease{ID: id, ReadAt: time.Now(), TTL: found.TTL, Keys: found.Keys}
 	if err != nil {
-		l.Why = v.opt.Explain(err)
+		l.Why = etcdconn.Explain(err)
 		return l
 	}
 	l.Expires = l.ReadAt.Add(max(0, found.Left))

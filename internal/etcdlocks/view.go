@@ -6,12 +6,14 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/protocol"
@@ -26,27 +28,20 @@ type Source interface {
 	ReadLease(ctx context.Context, lease int64) (protocol.Lease, error)
 }
 
-// Options are the settings of a View.
-type Options struct {
-	Explain func(error) string // turns an error of the source into a sentence for operators
-	// OnEnded, if not nil, is called for every hold whose end was seen. An ending without a cause is of an unknown one.
-	OnEnded func(*locks.Leased, *metadata.Ending)
-}
-
 // View follows the locks below some prefixes. Its methods are safe for concurrent use and never wait for etcd. Their
 // results are shared: never modify them.
 type View struct {
 	own      protocol.Layout
 	source   Source
-	opt      Options
+	onEnded  func(*locks.Leased, *metadata.Ending)
 	prefixes []string
 
-	mu     sync.Mutex
-	causes map[string]string // why the locks below a prefix are not current
-	places map[string]place  // by key
-	queues map[place]*queue
-	leases map[int64]locks.Lease // of the holders
-	locks  []*locks.Leased       // nil when out of date
+	mu       sync.Mutex
+	problems map[string]string // why the locks below a prefix are not current
+	places   map[string]place  // by key
+	queues   map[place]*queue
+	leases   map[int64]locks.Lease // of the holders
+	locks    []*locks.Leased       // nil when out of date
 }
 
 // queue has the contenders for a lock.
@@ -58,17 +53,27 @@ type queue struct {
 }
 
 // New returns a view that is empty until Run or Load has read the keys. It leaves out the keys of our own locks.
-func New(prefixes []string, own protocol.Layout, s Source, o Options) *View {
-	v := &View{own: own, source: s, opt: o, causes: map[string]string{}, places: map[string]place{},
-		queues: map[place]*queue{}, leases: map[int64]locks.Lease{}}
-	for _, prefix := range slices.Sorted(slices.Values(prefixes)) { // a shorter one comes before those that it covers
-		covers := func(by string) bool { return strings.HasPrefix(prefix, by) }
-		if prefix != "" && !slices.ContainsFunc(v.prefixes, covers) {
-			v.prefixes = append(v.prefixes, prefix)
-			v.causes[prefix] = "the first list is not done"
-		}
+// onEnded is called for every hold whose end was seen. An ending without a cause is of an unknown one.
+func New(prefixes []string, own protocol.Layout, s Source, onEnded func(*locks.Leased, *metadata.Ending)) *View {
+	v := &View{own: own, source: s, onEnded: onEnded, prefixes: prefixes, problems: map[string]string{},
+		places: map[string]place{}, queues: map[place]*queue{}, leases: map[int64]locks.Lease{}}
+	for _, prefix := range prefixes {
+		v.setProblem(prefix, "the first list is not done")
 	}
 	return v
+}
+
+func (v *View) setProblem(prefix, cause string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.problems[prefix] = fmt.Sprintf("The locks below %s are not current: %s.", text.Visible(prefix), cause)
+}
+
+// Problems returns why locks are not current, a sentence for each prefix.
+func (v *View) Problems() []string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return slices.Sorted(maps.Values(v.problems))
 }
 
 // How often a prefix is listed again after a failure, and otherwise, because etcd servers have lost events before.
@@ -94,18 +99,14 @@ func (v *View) follow(ctx context.Context, prefix string) {
 		pass, cancel := context.WithTimeout(ctx, relistEvery)
 		revision, err := v.list(pass, prefix)
 		if err == nil {
-			err = v.source.WatchPrefix(pass, prefix, revision, func(_ int64, events []protocol.Event) {
-				v.apply(v.changes(events), true)
-			})
+			err = v.source.WatchPrefix(pass, prefix, revision, v.watched)
 		}
 		isOver := pass.Err() != nil
 		cancel()
 		if isOver {
 			continue
 		}
-		v.mu.Lock()
-		v.causes[prefix] = v.opt.Explain(err)
-		v.mu.Unlock()
+		v.setProblem(prefix, etcdconn.Explain(err))
 		select {
 		case <-ctx.Done():
 		case <-time.After(retryAfter/2 + rand.N(retryAfter)):
@@ -136,7 +137,7 @@ func (v *View) list(ctx context.Context, prefix string) (int64, error) {
 		return 0, err
 	}
 	v.mu.Lock()
-	delete(v.causes, prefix)
+	delete(v.problems, prefix)
 	for key := range v.places {
 		if strings.HasPrefix(key, prefix) && listed[key] == nil {
 			listed[key] = nil // it is gone
@@ -147,16 +148,13 @@ func (v *View) list(ctx context.Context, prefix string) (int64, error) {
 	return revision, nil
 }
 
-// changes returns the keys that events wrote or deleted.
-func (v *View) changes(events []protocol.Event) map[string]*contender {
+// watched applies the events of a revision.
+func (v *View) watched(_ int64, events []protocol.Event) {
 	changed := map[string]*contender{}
 	for _, e := range events {
-		changed[e.Key] = nil
-		if !e.Deleted {
-			changed[e.Key] = v.contender(e.KV)
-		}
+		changed[e.Key] = v.contender(e.KV) // nil for a deleted one, which has no lease
 	}
-	return changed
+	v.apply(changed, true)
 }
 
 // apply applies changes of one revision, by key; nil is a key that no longer contends for a lock. watched reports
@@ -189,11 +187,8 @@ func (v *View) apply(changed map[string]*contender, watched bool) {
 	}
 	v.locks = nil
 	v.mu.Unlock()
-	if v.opt.OnEnded == nil {
-		return
-	}
 	for _, l := range ended {
-		v.opt.OnEnded(l, new(lockrecord.NewEnding(l.Record(), howEnded(&l.Lease, now), "", "", now)))
+		v.onEnded(l, new(lockrecord.NewEnding(l.Record(), howEnded(&l.Lease, now), "", "", now)))
 	}
 }
 
@@ -223,18 +218,6 @@ func (v *View) settle(at place, watched bool, now time.Time) (ended *locks.Lease
 	}
 	q.holder = first // perhaps with another value
 	return ended
-}
-
-// Problems returns why locks are not current, a sentence for each prefix.
-func (v *View) Problems() (all []string) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	for _, prefix := range v.prefixes {
-		if cause := v.causes[prefix]; cause != "" {
-			all = append(all, fmt.Sprintf("The locks below %s are not current: %s.", text.Visible(prefix), cause))
-		}
-	}
-	return all
 }
 
 // Locks returns the locks by name. It is the same slice until one changes.

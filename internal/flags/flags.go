@@ -80,10 +80,10 @@ func EtcdLocks(fs *pflag.FlagSet, prefixes *[]string) {
 // prefixList is the value of a flag with prefixes of keys.
 type prefixList struct{ pflag.Value }
 
-// Set adds prefixes. It refuses one that has only slashes, as that of the locks must not, either.
+// Set adds prefixes. It refuses one that is empty or has only slashes, as that of the locks must not, either.
 func (l prefixList) Set(prefixes string) error {
 	for prefix := range strings.SplitSeq(prefixes, ",") {
-		if prefix != "" && strings.Trim(prefix, "/") == "" {
+		if prefixes != "" && strings.Trim(prefix, "/") == "" {
 			return errors.New("it must name the keys of a library, such as app/")
 		}
 	}

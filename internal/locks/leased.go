@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/cespare/xxhash/v2"
@@ -65,18 +64,14 @@ func (l *Leased) Facts(now time.Time) []Fact {
 		lease = fmt.Sprintf("for %s, kept alive %s, ends %s unless it is kept alive again", text.Duration(l.Lease.TTL),
 			text.Relative(l.Lease.Expires.Add(-l.Lease.TTL), now), text.Relative(l.Lease.Expires, now))
 	}
-	value := cmp.Or(text.Visible(l.Value), "no text")
-	return []Fact{{"state", kind}, {"value", value}, {"key", text.Visible(l.Key)}, {"since", since},
-		{"lease", strconv.FormatInt(l.Lease.ID, 16) + ", " + text.Prose(lease)}}
-}
-
-// Revoke returns the command that ends the hold, and what else it ends.
-func (l *Leased) Revoke() (command, consequence string) {
-	consequence = "The lease ends, and with it all keys of that session; the holder is not stopped."
+	ends := "all keys of that session"
 	if l.Lease.Keys > 0 {
-		consequence = fmt.Sprintf("The lease ends with %s; the holder is not stopped.", text.Count(l.Lease.Keys, "key"))
+		ends = text.Count(l.Lease.Keys, "key")
 	}
-	return fmt.Sprintf("etcdctl lease revoke %x", l.Lease.ID), consequence
+	return []Fact{{"state", kind}, {"value", cmp.Or(text.Visible(l.Value), "no text")}, {"key", text.Visible(l.Key)},
+		{"since", since}, {"lease", fmt.Sprintf("%x, %s", l.Lease.ID, text.Prose(lease))},
+		{"to end it", fmt.Sprintf("etcdctl lease revoke %x, which deletes %s; the holder is not stopped", l.Lease.ID,
+			ends)}}
 }
 
 // Record returns what is known of the hold in the form of a record, for what shows records.

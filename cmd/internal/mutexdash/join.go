@@ -45,8 +45,8 @@ func connect(o options, layout protocol.Layout, log zerolog.Logger) (*components
 	r.health = etcdconn.NewHealthMonitor(r.client, o.etcd.RequestTimeout, log)
 	r.faults = &etcdconn.FaultMonitor{Etcd: r.client, Prefix: layout.Prefix(), Log: log,
 		IsUsable: func() bool { return r.view.Fresh().Synced }}
-	r.others = etcdlocks.New(o.others, layout, r.store, etcdlocks.Options{Explain: etcdconn.Explain,
-		OnEnded: func(l *locks.Leased, ending *metadata.Ending) { r.pages.Ended(l.Record(), ending) }})
+	r.others = etcdlocks.New(o.others, layout, r.store,
+		func(l *locks.Leased, ending *metadata.Ending) { r.pages.Ended(l.Record(), ending) })
 	r.watch(layout, log)
 	return r, nil
 }

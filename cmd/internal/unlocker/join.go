@@ -18,6 +18,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/etcdlocks"
 	"github.com/clustermutex/unlocker/internal/lockmetrics"
+	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/lockview"
 	"github.com/clustermutex/unlocker/internal/protocol"
@@ -56,7 +57,7 @@ func join(o options, etcd *clientv3.Client, log zerolog.Logger) (*components, er
 	}
 	r.faults = &etcdconn.FaultMonitor{Etcd: etcd, Prefix: layout.Prefix(), Log: log,
 		IsUsable: func() bool { return r.view.Fresh().Synced }}
-	r.others = etcdlocks.New(o.others, layout, r.store, etcdlocks.Options{Explain: etcdconn.Explain})
+	r.others = etcdlocks.New(o.others, layout, r.store, func(*locks.Leased, *metadata.Ending) {})
 	r.view = lockview.New(layout, lockview.Source{List: r.store.ListKeys, Watch: r.store.Watch,
 		Ending: r.store.ReadEnding},
 		lockview.Options{

@@ -21,19 +21,8 @@ type freePage struct {
 
 // leasedView is a lock of another library.
 type leasedView struct {
-	Facts       []locks.Fact
-	Queue       QueueView
-	Consequence string
-	Revoke      []string // the command
-}
-
-func leasedViews(rows []*locks.Row, at app.Viewpoint) (all []leasedView) {
-	for _, r := range rows {
-		command, consequence := r.Leased.Revoke()
-		all = append(all, leasedView{r.Leased.Facts(at.AsOf), NewQueueView(r.Leased.Waiters, maxWaiters, at),
-			consequence, []string{command}})
-	}
-	return all
+	Facts []locks.Fact
+	Queue QueueView
 }
 
 // stateUnknown is that of a lock that nobody held when etcd was last heard.
@@ -47,7 +36,11 @@ func (p *Pages) free(r *app.Request, lock *app.Lock) (app.Answer, error) {
 		v.State = stateUnknown
 	}
 	v.AutoRefresh = true
-	if v.Leased = leasedViews(r.Snapshot().LeasedNamed(lock.Name), r.Viewpoint()); len(v.Leased) > 0 {
+	for _, row := range r.Snapshot().LeasedNamed(lock.Name) {
+		v.Leased = append(v.Leased,
+			leasedView{row.Leased.Facts(at.AsOf), NewQueueView(row.Leased.Waiters, maxWaiters, at)})
+	}
+	if len(v.Leased) > 0 {
 		v.State = locks.LeasedState
 		v.JSON = p.app.URLs.To("api/v1/locks", "q", locks.Exactly("name", lock.Name))
 		v.Sentence = app.Plain("Another library made its keys; they end with their leases.")
