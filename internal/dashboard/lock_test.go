@@ -180,7 +180,7 @@ func TestLongNameIsNotReportedAsForeign(t *testing.T) {
 	d := s.dashboard(t)
 	for path, want := range map[string]int{"/": 1, "/waiting": 1, "/lock?name=" + strings.Repeat("long/", 300): 0,
 		"/lock?name=caf%C3%A9/menu": 1, "/lock?name=" + strings.Repeat("long/", 300) + "%D0%B5": 1} {
-		if n := strings.Count(ok(t, d, path), "non-ASCII name"); n != want {
+		if n := strings.Count(ok(t, d, path), ">non-ASCII<"); n != want {
 			t.Errorf("%.40s reports %d names that are not ASCII, want %d", path, n, want)
 		}
 	}

@@ -4,20 +4,20 @@ package locks
 type Form struct{ Term, Finds string }
 
 // Rules say how terms go together.
-const Rules = "All terms must match; of several patterns, such as a* b*, one. A - before a term excludes what it finds."
+const Rules = "All terms must match; of several patterns (a* b*), one is enough. A - before a term excludes what it finds."
 
 // Forms are the query language, for the help of pages and commands.
 func Forms() []Form {
 	return []Form{
 		{`invoice`, "the word in name, owner, host or purpose, in any case"},
-		{`"two words"`, "the phrase; in quotes, * ? and : are only characters"},
+		{`"two words"`, "the phrase; in quotes, * ? and : have no special meaning"},
 		{`billing/*`, "whole names: * is any text, slashes included, ? one character"},
 		{`name:billing/nightly`, "a part of the name; with * or ?, the whole name"},
 		{`name:=billing/nightly`, "exactly this name"},
 		{`name:/^billing\/[0-9]+$/`, "names by regular expression"},
 		{`owner:billing,catalog`, "one or the other; owner: host: purpose: acknowledged-by: are like name:"},
 		{`host:node-7`, "a part of the host; host:node-7:17 has the process, too"},
-		{`pid:17`, "the number of the process"},
+		{`pid:17`, "the process id"},
 		{`purpose:invoices`, "a part of the purpose"},
 		{`hold:3f2a`, "the hold whose id begins with this"},
 		{`label:team=core`, "an attribute of the record; label:team for any value"},
