@@ -274,15 +274,11 @@ type Ops struct {
 	Log     zerolog.Logger
 }
 
-// Probes serves /livez and /-/healthy, which always succeed and never ask etcd; and /readyz and /-/ready, where
-// exclude=NAME leaves out a condition.
+// Probes serves /livez, which always succeeds and never asks etcd, and /readyz, where exclude=NAME leaves out a condition.
 func (o Ops) Probes() *http.ServeMux {
 	mux := http.NewServeMux()
-	alive := func(w http.ResponseWriter, _ *http.Request) { writeText(w, http.StatusOK, "alive") }
-	mux.HandleFunc("GET /livez", alive)
-	mux.HandleFunc("GET /-/healthy", alive)
+	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { writeText(w, http.StatusOK, "alive") })
 	mux.Handle("GET /readyz", o.Ready)
-	mux.Handle("GET /-/ready", o.Ready)
 	return mux
 }
 

@@ -119,7 +119,7 @@ func TestDashboardServesItsConfiguredHosts(t *testing.T) {
 	etcd := etcdtest.Start(t)
 	p := start(t, etcd.Endpoint(), "--web.external-url=https://locks.example",
 		"--web.allowed-hosts=dash.locks.svc,dash")
-	answers(t, p.ops+"/-/ready", http.StatusOK, "ready")
+	answers(t, p.ops+"/readyz", http.StatusOK, "ready")
 	own, err := os.Hostname()
 	proctest.Must(t, err)
 	for host, status := range map[string]int{"locks.example": 200, "dash.locks.svc:8080": 200, "dash": 200,

@@ -76,7 +76,7 @@ func TestForceUnlockThroughTheWholeProgram(t *testing.T) {
 			p := start(t, etcd.Endpoint(), "--etcd.user=mutexdash",
 				"--etcd.password-file="+write(t, "password", "secret\n"), "--web.identity=header",
 				"--web.trusted-proxies=127.0.0.1", "--web.permissions-file="+permissions, "--web.enable-force-unlock")
-			answers(t, p.ops+"/-/ready", http.StatusOK, "ready")
+			answers(t, p.ops+"/readyz", http.StatusOK, "ready")
 			status, page := forceUnlock(t, p, root)
 			if status != c.status || !strings.Contains(page, c.says) {
 				t.Errorf("the answer is %d %s", status, page)
@@ -98,7 +98,7 @@ func TestBasicAuthUserIsTheIdentity(t *testing.T) {
 	const bcrypt = "$2y$04$/vIqjtJ8pN2dHGIAs4LTqeJ8Yr1IP3uZ9a4Tl9bFo3nPWPCkBIpH2" // of nothing that anybody knows
 	config := write(t, "web.yaml", "basic_auth_users:\n  ann: "+bcrypt+"\n")
 	p := start(t, etcd.Endpoint(), "--web.identity=basic", "--web.config.file="+config)
-	answers(t, p.ops+"/-/ready", http.StatusOK, "ready")
+	answers(t, p.ops+"/readyz", http.StatusOK, "ready")
 	answers(t, p.pages+"/", http.StatusUnauthorized, "Unauthorized")
 	proctest.Must(t, os.WriteFile(config, []byte("basic_auth_users: {}\n"), 0o600))
 	answers(t, "ann:x@"+p.pages+"/", http.StatusUnauthorized, "needs to know who you are")
@@ -111,7 +111,7 @@ func TestPermissionsFileIsReloadedUnlessInvalid(t *testing.T) {
 	permissions := write(t, "permissions.yaml", "everyone: [view]\n")
 	p := start(t, etcd.Endpoint(), "--web.identity=header", "--web.identity.header=X-User",
 		"--web.trusted-proxies=127.0.0.1", "--web.permissions-file="+permissions)
-	answers(t, p.ops+"/-/ready", http.StatusOK, "ready")
+	answers(t, p.ops+"/readyz", http.StatusOK, "ready")
 	becomes := func(status int) {
 		t.Helper()
 		proctest.Eventually(t, "the audit", func() error {

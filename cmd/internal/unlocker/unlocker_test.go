@@ -190,7 +190,7 @@ func TestProbeListenerNeedsNoPassword(t *testing.T) {
 	proctest.Answers(t, "http://"+probes+"/readyz", http.StatusOK)
 	for url, want := range map[string]int{
 		"http://" + probes + "/livez":             http.StatusOK,
-		"http://" + probes + "/-/ready":           http.StatusOK,
+		"http://" + probes + "/readyz":            http.StatusOK,
 		"http://" + probes + "/metrics":           http.StatusNotFound,
 		"http://" + probes + "/":                  http.StatusNotFound,
 		"http://" + front + "/readyz":             http.StatusUnauthorized,
