@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -17,7 +16,6 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
-	"go.etcd.io/etcd/client/pkg/v3/fileutil"
 
 	"github.com/clustermutex/unlocker/cmd/internal/mutexdash"
 	"github.com/clustermutex/unlocker/cmd/internal/unlocker"
@@ -38,24 +36,26 @@ func (o *options) check() error {
 // run starts everything, prints where it is, and stops it in reverse order.
 func (o *options) run(ctx context.Context, out io.Writer) error {
 	log := daemon.Logger(*o.log, os.Stderr)
-	server, endpoint, err := o.startEtcd(ctx)
+	server, dir, err := o.startEtcd(ctx)
 	if err != nil {
 		return err
 	}
-	defer server.stop()
-
-	if o.runFor > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, o.runFor)
-		defer cancel()
-	}
+	defer os.RemoveAll(dir)
+	defer server.Stop()
 	group := daemon.Group{Log: log, Timeout: 5 * time.Second}
-	group.Add("etcd", server.run)
-	if err := o.addPrograms(&group, endpoint); err != nil {
+	group.Add("etcd", func(ctx context.Context) error {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-server.Done():
+			return errors.New("etcd ended by itself")
+		}
+	})
+	if err := o.addPrograms(&group); err != nil {
 		return err
 	}
 	if !o.noDemo {
-		etcd, err := etcdconn.New(settings(endpoint), log)
+		etcd, err := etcdconn.New(settings(o.etcd.value), log)
 		if err != nil {
 			return err
 		}
@@ -67,14 +67,14 @@ func (o *options) run(ctx context.Context, out io.Writer) error {
 		demo := demoOptions{Etcd: etcd, Speed: o.speed, Log: log.Level(zerolog.ErrorLevel)}
 		if witnesses() {
 			demo.Holder = func(host string) *exec.Cmd {
-				return exec.Command(program, holderName, endpoint, host) //nolint:gosec,noctx // ours; told when to end
+				return exec.Command(program, holderName, o.etcd.value, host) //nolint:gosec,noctx // told when to end
 			}
 		}
 		group.Add("demo", func(ctx context.Context) error { return runDemo(ctx, demo) })
 	}
 	group.Add("guide", func(ctx context.Context) error {
 		if o.joined(ctx) {
-			fmt.Fprint(out, o.guide(endpoint, server.dir))
+			fmt.Fprint(out, o.guide())
 		}
 		<-ctx.Done()
 		return nil
@@ -84,7 +84,7 @@ func (o *options) run(ctx context.Context, out io.Writer) error {
 
 // addPrograms adds the unlocker and the dashboard as in production: the same commands, with flags. Frames of backtraces
 // are linked to their code if this program was built of them.
-func (o *options) addPrograms(group *daemon.Group, endpoint string) error {
+func (o *options) addPrograms(group *daemon.Group) error {
 	var problems []error
 	free := func(a *address) string {
 		address, err := a.free()
@@ -95,7 +95,7 @@ func (o *options) addPrograms(group *daemon.Group, endpoint string) error {
 	o.web.value = free(o.web)
 	p := o.policy()
 	shared := []string{
-		"--etcd.endpoints=" + endpoint, "--log.level=" + o.log.Level, "--log.format=" + o.log.Format,
+		"--etcd.endpoints=" + o.etcd.value, "--log.level=" + o.log.Level, "--log.format=" + o.log.Format,
 		"--web.shutdown-delay=0s",
 	}
 	group.Add("unlocker", func(ctx context.Context) error {
@@ -114,7 +114,7 @@ func (o *options) addPrograms(group *daemon.Group, endpoint string) error {
 	if witnesses() {
 		group.Add("witness", func(ctx context.Context) error {
 			return flags.Execute(ctx, flags.WithoutEnvironment(unlocker.Command()), []string{
-				"witness", "--etcd.endpoints=" + endpoint, "--log.level=error", "--log.format=" + o.log.Format,
+				"witness", "--etcd.endpoints=" + o.etcd.value, "--log.level=error", "--log.format=" + o.log.Format,
 				"--web.listen-address=127.0.0.1:0", "--web.shutdown-delay=0s"})
 		})
 	}
@@ -171,23 +171,17 @@ func settings(endpoint string) etcdconn.Settings {
 	return s
 }
 
-// etcd is the embedded member and its data directory.
-type etcd struct {
-	*etcdembed.Server
-	dir  string
-	temp bool // dir is removed at the end
-	lock *fileutil.LockedFile
-}
-
-func (o *options) startEtcd(ctx context.Context) (*etcd, string, error) {
-	e, endpoint, err := o.tryEtcd(ctx)
-	for try := 0; errors.Is(err, syscall.EADDRINUSE) && try < 3; try++ { // another program was faster
-		e, endpoint, err = o.tryEtcd(ctx)
+// startEtcd starts an etcd whose data is in a temporary directory.
+func (o *options) startEtcd(ctx context.Context) (server *etcdembed.Server, dir string, err error) {
+	for range 4 { // another program may take a free address first
+		if server, dir, err = o.tryEtcd(ctx); !errors.Is(err, syscall.EADDRINUSE) {
+			break
+		}
 	}
-	return e, endpoint, err
+	return server, dir, err
 }
 
-func (o *options) tryEtcd(ctx context.Context) (*etcd, string, error) {
+func (o *options) tryEtcd(ctx context.Context) (server *etcdembed.Server, dir string, err error) {
 	endpoint, err := o.etcd.free()
 	if err != nil {
 		return nil, "", err
@@ -196,61 +190,17 @@ func (o *options) tryEtcd(ctx context.Context) (*etcd, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	e := &etcd{dir: o.dataDir, temp: o.dataDir == ""}
-	if err := e.open(); err != nil {
+	if dir, err = os.MkdirTemp("", "mutexdev-"); err != nil {
 		return nil, "", err
 	}
-	// Data that is thrown away need not be safe on disk.
-	e.Server, err = etcdembed.Start(ctx, etcdembed.Config{Dir: e.dir, Client: endpoint, Peer: peer, Throwaway: e.temp,
+	server, err = etcdembed.Start(ctx, etcdembed.Config{Dir: dir, Client: endpoint, Peer: peer, Throwaway: true,
 		Gateway: true}) // for clients in other languages
 	if err != nil {
-		e.clean()
+		os.RemoveAll(dir)
 		return nil, "", err
 	}
-	return e, endpoint, nil
-}
-
-// open creates the directory. It refuses one that is in use: etcd would silently wait for it.
-func (e *etcd) open() (err error) {
-	if e.temp {
-		e.dir, err = os.MkdirTemp("", "mutexdev-")
-		return err
-	}
-	if err := os.MkdirAll(e.dir, 0o700); err != nil {
-		return fmt.Errorf("--data-dir: %w", err)
-	}
-	e.lock, err = fileutil.TryLockFile(filepath.Join(e.dir, "mutexdev.lock"), os.O_CREATE|os.O_WRONLY, 0o600)
-	if errors.Is(err, fileutil.ErrLocked) {
-		return fmt.Errorf("another mutexdev uses the data in %s", e.dir)
-	}
-	if err != nil {
-		return fmt.Errorf("--data-dir: %w", err)
-	}
-	return nil
-}
-
-// run waits until ctx ends; it fails if etcd ends by itself.
-func (e *etcd) run(ctx context.Context) error {
-	select {
-	case <-ctx.Done():
-		return nil
-	case <-e.Done():
-		return errors.New("etcd ended by itself")
-	}
-}
-
-func (e *etcd) stop() {
-	e.Stop()
-	e.clean()
-}
-
-func (e *etcd) clean() {
-	if e.temp {
-		os.RemoveAll(e.dir)
-	}
-	if e.lock != nil {
-		e.lock.Close()
-	}
+	o.etcd.value = endpoint
+	return server, dir, nil
 }
 
 const repository = "https://github.com/clustermutex/unlocker/blob/main/"

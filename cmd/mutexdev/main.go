@@ -1,5 +1,5 @@
 // Mutexdev is everything in one process: an etcd, the unlocker, the dashboard, and demo services that take locks. It is
-// for trying out and developing: it has no passwords, and by default deletes its data at the end.
+// for trying out and developing: it has no passwords, and deletes its data at the end.
 package main
 
 import (
@@ -10,7 +10,6 @@ import (
 	"os"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
@@ -30,9 +29,7 @@ func main() {
 
 type options struct {
 	etcd, unlocker, web *address
-	dataDir             string
 	noDemo              bool
-	runFor              time.Duration
 	speed               float64
 	log                 *daemon.LogSettings
 }
@@ -43,12 +40,10 @@ func command() *cobra.Command {
 		Use:   "mutexdev",
 		Short: "etcd, unlocker, dashboard and demo locks in one process",
 		Long: `mutexdev runs an etcd, the unlocker, the dashboard and demo services that take locks, all in one
-process, and prints where to look. Ctrl-C stops it and, unless a data directory is given, nothing
-is left behind. It is for trying out and developing: there are no passwords, and it listens on this
-machine only.`,
+process, and prints where to look. Ctrl-C stops it, and nothing is left behind. It is for trying out
+and developing: there are no passwords, and it listens on this machine only.`,
 		Example: `  mutexdev
-  mutexdev --no-demo --data-dir /tmp/locks
-  mutexdev --speed 5 --for 2m`,
+  mutexdev --no-demo --speed 5`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.check(); err != nil {
@@ -61,10 +56,7 @@ machine only.`,
 	o.etcd = listenFlag(fs, "etcd.listen-address", "127.0.0.1:2379", "etcd")
 	o.unlocker = listenFlag(fs, "unlocker.listen-address", "127.0.0.1:10980", "the unlocker's metrics and probes")
 	o.web = listenFlag(fs, "web.listen-address", "127.0.0.1:8080", "the dashboard")
-	fs.StringVar(&o.dataDir, "data-dir", "",
-		"`directory` of etcd's data, kept for the next run; default: a temporary one that is deleted at the end")
 	fs.BoolVar(&o.noDemo, "no-demo", false, "run no demo services: the bare system, to develop against")
-	fs.DurationVar(&o.runFor, "for", 0, "stop after this time; 0 is never")
 	fs.Float64Var(&o.speed, "speed", 1, "how much faster than normal time passes for the demo and the unlocker")
 	o.log = flags.Log(fs)
 	quiet := fs.Lookup("log.level") // what happens to locks is logged as warnings
@@ -127,7 +119,7 @@ func (a *address) free() (string, error) {
 }
 
 // guide returns what to look at and, last, where.
-func (o *options) guide(endpoint, dir string) string {
+func (o *options) guide() string {
 	var b strings.Builder
 	b.WriteString("\nmutexdev: an etcd, the unlocker and the dashboard. Ctrl-C stops everything.\n\n")
 	if !o.noDemo {
@@ -141,17 +133,13 @@ func (o *options) guide(endpoint, dir string) string {
   curl -s http://%s/api/v1/summary
   curl -s http://%s/metrics | grep ^unlocker_locks
 
-`, endpoint, o.web.value, o.unlocker.value)
-	data := "data in " + dir
-	if o.dataDir == "" {
-		data = "data is deleted at the end"
-	}
+`, o.etcd.value, o.web.value, o.unlocker.value)
 	for _, a := range []*address{o.etcd, o.unlocker, o.web} {
 		if a.inUse != "" {
 			fmt.Fprintf(&b, "  %s was in use, so %s is on a free port.\n", a.inUse, a.what)
 		}
 	}
-	fmt.Fprintf(&b, "  %-10s %s  %s\n", "etcd", endpoint, data)
+	fmt.Fprintf(&b, "  %-10s %s  data is deleted at the end\n", "etcd", o.etcd.value)
 	fmt.Fprintf(&b, "  %-10s http://%s/metrics\n", "unlocker", o.unlocker.value)
 	fmt.Fprintf(&b, "  %-10s %s\n\n", "dashboard", o.page())
 	return b.String()
