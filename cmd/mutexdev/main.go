@@ -3,7 +3,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -20,12 +19,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/flags"
 )
 
-func main() {
-	format := flags.LogFormat("MUTEXDEV", os.Args[1:])
-	os.Exit(daemon.Main("mutexdev", format, func(ctx context.Context) error {
-		return flags.Execute(ctx, command(), os.Args[1:])
-	}))
-}
+func main() { os.Exit(flags.Main(command())) }
 
 type options struct {
 	etcd, unlocker, web *address

@@ -3,17 +3,10 @@
 package main
 
 import (
-	"context"
 	"os"
 
 	"github.com/clustermutex/unlocker/cmd/internal/unlocker"
-	"github.com/clustermutex/unlocker/internal/daemon"
 	"github.com/clustermutex/unlocker/internal/flags"
 )
 
-func main() {
-	format := flags.LogFormat("UNLOCKER", os.Args[1:])
-	os.Exit(daemon.Main("unlocker", format, func(ctx context.Context) error {
-		return flags.Execute(ctx, unlocker.Command(), os.Args[1:])
-	}))
-}
+func main() { os.Exit(flags.Main(unlocker.Command())) }

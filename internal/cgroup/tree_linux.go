@@ -18,8 +18,6 @@ type tree struct {
 	root string // the group that is mounted there, as in /proc/self/cgroup
 }
 
-var errNotMounted = errors.New("no cgroup2 file system is mounted")
-
 // trees finds the mounted trees.
 func trees() ([]tree, error) {
 	text, err := os.ReadFile("/proc/self/mountinfo")
@@ -28,7 +26,7 @@ func trees() ([]tree, error) {
 	}
 	all := parseMounts(string(text))
 	if len(all) == 0 {
-		return nil, errNotMounted
+		return nil, errors.New("no cgroup2 file system is mounted")
 	}
 	return all, nil
 }

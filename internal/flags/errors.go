@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/clustermutex/unlocker/internal/daemon"
 )
 
 // UsageError is an invalid command line or environment.
@@ -26,6 +29,13 @@ func (e *UsageError) ExitCode() int { return 2 }
 
 // Hint says where to find help.
 func (e *UsageError) Hint() string { return fmt.Sprintf("see %q", e.Command+" --help") }
+
+// Main runs a daemon with the arguments of the process, until it ends, and returns its exit status.
+func Main(root *cobra.Command) int {
+	args := os.Args[1:]
+	format := LogFormat(strings.TrimSuffix(root.Annotations[prefixAnnotation], "_"), args)
+	return daemon.Main(root.Name(), format, func(ctx context.Context) error { return Execute(ctx, root, args) })
+}
 
 // Execute runs the command that args name. Every failure before its RunE is a *UsageError.
 func Execute(ctx context.Context, root *cobra.Command, args []string) error {
