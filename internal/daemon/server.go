@@ -274,7 +274,7 @@ type Ops struct {
 	Log     zerolog.Logger
 }
 
-// Probes serves /livez, which always succeeds and never asks etcd, and /readyz, where exclude=NAME leaves out a condition.
+// Probes serves /livez, which always succeeds, and /readyz, where exclude=NAME leaves out a condition.
 func (o Ops) Probes() *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { writeText(w, http.StatusOK, "alive") })

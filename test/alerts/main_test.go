@@ -96,8 +96,8 @@ func TestPromtoolAcceptsRulesAndTheirTests(t *testing.T) {
 	output(t, nil, promtool, "check", "config", top+"deploy/prometheus/prometheus.example.yml")
 }
 
-// expectedAlerts returns the first alert of each name that the tests of the rules expect: promtool checks that Prometheus
-// sends it so.
+// expectedAlerts returns the first alert of each name that the tests of the rules expect: promtool checks that
+// Prometheus sends it so.
 func expectedAlerts(t *testing.T) map[string]told {
 	t.Helper()
 	first := map[string]told{}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 	"unicode"
@@ -49,10 +50,15 @@ func transcript(now time.Time, text string) string {
 	return strings.TrimRight(text, "\n") + "\n"
 }
 
+// pages is locked while a test writes one, because another may write the same.
+var pages sync.Mutex
+
 // shows expects a message on the page of the receivers or in the file of all others, or writes it there.
 func (r *receivers) shows(name string, m message) {
 	r.Helper()
 	got := transcript(r.now, m.readable(r.T))
+	pages.Lock()
+	defer pages.Unlock()
 	begin := "<!-- message: " + name + " -->\n```text\n"
 	for _, page := range []string{"docs/howto/receivers.md", "test/alerts/testdata/messages.txt"} {
 		before, rest, found := strings.Cut(read(r.T, page), begin)

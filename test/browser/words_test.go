@@ -98,7 +98,8 @@ func TestReducedMotionIsRespected(t *testing.T) {
 		unlock: 118 * time.Second})
 	b.prefer("prefers-reduced-motion", "reduce")
 	b.open(s.url)
-	const cells = `[...document.querySelectorAll(".locks td > time")].map((e) => (e.querySelector("[aria-hidden]") || e).textContent).join(", ")`
+	const cells = `[...document.querySelectorAll(".locks td > time")]
+		.map((e) => (e.querySelector("[aria-hidden]") || e).textContent).join(", ")`
 	// the server does not know who wants no motion: the script writes its own words once the rows are seen
 	b.until("the words of the script", cells+` === "<1m, in <1m"`)
 	b.watch(cells)
