@@ -16,6 +16,7 @@ package cli
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"time"
 
@@ -52,18 +53,14 @@ type app struct {
 	quiet     bool // suppresses noteUnlessQuiet
 }
 
-// note prints a line on stderr that begins with the command.
+// note prints a line on stderr that begins with the command. It waits no longer than noteTimeout: a full pipe must not
+// delay the end of a command whose lock is lost, nor the release of a lock whose command has ended or has not begun.
 func (a *app) note(format string, args ...any) {
-	fmt.Fprintf(a.Stderr, "%s: %s\n", a.command, text.Prose(fmt.Sprintf(format, args...)))
-}
-
-// noteAsync is note, but does not wait longer than noteTimeout: a full pipe must not delay the end of a command whose
-// lock is lost, nor the release of a lock whose command has ended or has not begun.
-func (a *app) noteAsync(format string, args ...any) {
+	line := fmt.Sprintf("%s: %s\n", a.command, text.Prose(fmt.Sprintf(format, args...)))
 	written := make(chan struct{})
 	go func() {
 		defer close(written)
-		a.note(format, args...)
+		_, _ = io.WriteString(a.Stderr, line)
 	}()
 	select {
 	case <-written:
@@ -74,10 +71,10 @@ func (a *app) noteAsync(format string, args ...any) {
 // noteTimeout is much shorter than the second that the lock's safety margin has in addition to the grace period.
 const noteTimeout = 200 * time.Millisecond
 
-// noteUnlessQuiet is noteAsync, unless --quiet is given.
+// noteUnlessQuiet is note, unless --quiet is given.
 func (a *app) noteUnlessQuiet(format string, args ...any) {
 	if !a.quiet {
-		a.noteAsync(format, args...)
+		a.note(format, args...)
 	}
 }
 

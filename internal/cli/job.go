@@ -69,9 +69,9 @@ func (j *job) killLeftovers(lock *mutex.Lock, c *childproc.Child) {
 	killed, err := c.KillLeftovers(lock.Context().Done())
 	switch {
 	case err != nil:
-		j.app.noteAsync("the command left processes behind that cannot be ended: %v", err)
+		j.app.note("the command left processes behind that cannot be ended: %v", err)
 	case killed > 0:
-		j.app.noteAsync("killed %s that the command left behind; --leave-children lets them run",
+		j.app.note("killed %s that the command left behind; --leave-children lets them run",
 			text.Count(killed, "process"))
 	}
 }
@@ -94,13 +94,13 @@ func (j *job) outcome(work, unlock error) error {
 	case errors.Is(unlock, mutex.ErrNotHeld):
 		return lostErrorf("the command ended with status %d, but %w", status(work), unlock)
 	}
-	j.app.noteAsync("the lock was not released: %v", unlock)
+	j.app.note("the lock was not released: %v", unlock)
 	return work
 }
 
 // onLost ends the command, because the lock is lost or may be, as etcd did not answer in time.
 func (j *job) onLost(lock *mutex.Lock, c *childproc.Child) error {
-	j.app.noteAsync("%v; ending the command, at the latest in %v", context.Cause(lock.Context()), j.grace)
+	j.app.note("%v; ending the command, at the latest in %v", context.Cause(lock.Context()), j.grace)
 	c.End(syscall.SIGTERM, j.grace)
 	return lostErrorf("the command was ended, because the lock was lost")
 }
@@ -136,10 +136,10 @@ func (o *onAsk) Set(value string) error {
 
 // onFinishRequest reports on stderr who asks the command to finish, and performs --on-ask. ctx ends with the command.
 func (j *job) onFinishRequest(ctx context.Context, lock *mutex.Lock, c *childproc.Child) {
-	j.app.noteAsync("%v", lock.FinishRequestError())
+	j.app.note("%v", lock.FinishRequestError())
 	switch {
 	case childproc.EndsCommand(j.onAsk.signal):
-		j.app.noteAsync("ending the command with %s, at the latest in %v", childproc.SignalName(j.onAsk.signal),
+		j.app.note("ending the command with %s, at the latest in %v", childproc.SignalName(j.onAsk.signal),
 			j.grace)
 		c.End(j.onAsk.signal, j.grace)
 	case j.onAsk.signal != 0:
@@ -158,6 +158,6 @@ func (j *job) runOnAsk(ctx context.Context, lock *mutex.Lock, r *metadata.Finish
 	cmd.Stdout = j.app.Stdout
 	cmd.Stderr = j.app.Stderr
 	if err := cmd.Run(); err != nil && ctx.Err() == nil {
-		j.app.noteAsync("the command of --on-ask failed: %v", err)
+		j.app.note("the command of --on-ask failed: %v", err)
 	}
 }

@@ -31,6 +31,9 @@ func Main(ctx context.Context, p Process) int {
 	root.SetOut(p.Stdout)
 	root.SetErr(p.Stderr)
 	cmd, err := root.ExecuteContextC(ctx)
+	if err != nil && a.command == "" { // a wrong flag or argument: no command has begun
+		err = &statusError{ExitUsage, err}
+	}
 	err = a.asPlugin(cmd, err)
 	printError(p.Stderr, cmd, err)
 	return status(err)
@@ -66,7 +69,6 @@ characters are shown as escapes (\x1b, \u202e, \\); with --escaped, names are re
 	}
 	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) { a.command = cmd.CommandPath() }
 	root.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &statusError{ExitUsage, err} })
 	a.sharedFlags(root.PersistentFlags())
 	for _, g := range a.groups() {
 		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
@@ -76,7 +78,6 @@ characters are shown as escapes (\x1b, \u202e, \\); with --escaped, names are re
 		root.AddCommand(g.commands...)
 	}
 	cobraCommands(root)
-	wrongArgumentsAreUsage(root)
 	flags.Version(root, daemon.CurrentBuild().Line("mutexctl"))
 	flags.BindShared(root, "MUTEXCTL")
 	return root
@@ -141,22 +142,6 @@ func (a *app) sharedFlags(fs *pflag.FlagSet) {
 	log.Level = "warn"
 	level.DefValue = "warn"
 	a.log = func() zerolog.Logger { return a.Log(log.Level, log.Format) }
-}
-
-// wrongArgumentsAreUsage gives the argument checks of cobra's own commands the status of a usage error.
-func wrongArgumentsAreUsage(cmd *cobra.Command) {
-	if check := cmd.Args; check != nil {
-		cmd.Args = func(cmd *cobra.Command, args []string) error {
-			err := check(cmd, args)
-			if err != nil && status(err) != ExitUsage {
-				return &statusError{ExitUsage, err}
-			}
-			return err
-		}
-	}
-	for _, c := range cmd.Commands() {
-		wrongArgumentsAreUsage(c)
-	}
 }
 
 // unknownCommand returns an error for a word that is no command, with suggestions.
