@@ -34,7 +34,10 @@ func (j *job) runOnce() error {
 		held, isHeld := errors.AsType[*mutex.HeldError](err)
 		switch {
 		case ran:
-			err = j.outcome(runErr, withoutError(err, jobErr))
+			if jobErr != nil && !errors.Is(err, mutex.ErrNotHeld) { // it is jobErr
+				err = nil
+			}
+			err = j.outcome(runErr, err)
 			c.AfterRelease()
 			return err
 		case err == nil:
@@ -68,24 +71,6 @@ func (j *job) onceError(err error) error {
 		return fmt.Errorf("%w; see \"mutexctl help periods\"", err)
 	}
 	return j.s.explain(j.signals.Context(), "start the command", err)
-}
-
-// withoutError returns a joined error without one of its errors.
-func withoutError(err, one error) error {
-	if err == one {
-		return nil
-	}
-	joined, ok := err.(interface{ Unwrap() []error })
-	if !ok {
-		return err
-	}
-	var others []error
-	for _, e := range joined.Unwrap() {
-		if e != one {
-			others = append(others, e)
-		}
-	}
-	return errors.Join(others...)
 }
 
 // reportSkipped reports who used up the tick or period, and when the next period begins.
