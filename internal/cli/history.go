@@ -80,21 +80,9 @@ func (o *historyOptions) table(all []metadata.Ending, now time.Time) error {
 	for _, column := range []string{"HELD AS", askedColumn, extendedColumn, ackColumn} {
 		t.DropEmpty(column)
 	}
-	cut := t.Fit(o.app.width(o.format), o.narrowSteps())
+	cut := t.Fit(o.app.width(o.format), "HELD AS", ackColumn, extendedColumn, askedColumn, "HELD", "BY", "HOST:PID",
+		"OWNER")
 	return o.app.writeTable(&t, cut, countEndings(ways), o.unknownKey(len(all)))
-}
-
-// narrowSteps returns the steps that make the table narrower. What happened to which lock, to whom and why, stays
-// longest.
-func (o *historyOptions) narrowSteps() []term.NarrowStep {
-	return []term.NarrowStep{
-		term.Cut("LOCK", term.CellColumns), term.Cut("OWNER", textColumns), term.Cut("HOST:PID", textColumns),
-		term.Cut("BY", textColumns), term.Cut("WHY", textColumns), term.Drop("HELD AS"), term.Drop(ackColumn),
-		term.Drop(extendedColumn), term.Drop(askedColumn), term.Drop("HELD"), term.Cut("WHY", 24),
-		term.Cut("HOST:PID", 16), term.Cut("BY", 12), term.Cut("OWNER", 12), term.Cut("LOCK", 24), term.Drop("BY"),
-		term.Cut("WHY", 16), term.Cut("HOST:PID", 10), term.Cut("OWNER", 8), term.Cut("LOCK", 14),
-		term.Drop("HOST:PID"), term.Drop("OWNER"), term.Cut("LOCK", 10),
-	}
 }
 
 // countEndings returns a text such as "3 holds: 2 auto-unlocked, 1 force-unlocked", or "2 holds auto-unlocked".

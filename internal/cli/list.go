@@ -165,17 +165,6 @@ func (o *listOptions) write(all *snapshot, shown []*locks.Row, now time.Time) er
 	return o.table(all, shown, now)
 }
 
-// narrowSteps returns the steps that make the table narrower. The name and who holds the lock stay longest.
-func (o *listOptions) narrowSteps() []term.NarrowStep {
-	return []term.NarrowStep{
-		term.Cut("LOCK", term.CellColumns), term.Cut("OWNER", textColumns), term.Cut("HOST:PID", textColumns),
-		term.Cut("PURPOSE", 16), term.Drop("PURPOSE"), term.Drop("HELD AS"), term.Drop("CLOCK"), term.Drop(ackColumn),
-		term.Drop("HELD"), term.Drop("ENDED"), term.Cut("HOST:PID", 16), term.Cut("OWNER", 12), term.Cut("LOCK", 24),
-		term.Drop("ALERT"), term.Cut("HOST:PID", 10), term.Cut("OWNER", 7), term.Cut("LOCK", 14), term.Drop("WAITING"),
-		term.Drop("HOST:PID"), term.Drop("OWNER"), term.Cut("LOCK", 10),
-	}
-}
-
 func (o *listOptions) table(all *snapshot, shown []*locks.Row, now time.Time) error {
 	all.printHeadline(o.app, now)
 	t := term.Table{Coloured: term.TakesColours(o.app.Stdout), Unclipped: true}
@@ -193,7 +182,8 @@ func (o *listOptions) table(all *snapshot, shown []*locks.Row, now time.Time) er
 	for _, column := range []string{"HELD AS", "ENDED", "CLOCK", ackColumn} {
 		t.DropEmpty(column)
 	}
-	return o.app.writeTable(&t, t.Fit(o.app.width(o.format), o.narrowSteps()))
+	return o.app.writeTable(&t, t.Fit(o.app.width(o.format), "PURPOSE", "HELD AS", "CLOCK", ackColumn, "HELD", "ENDED",
+		"ALERT", "WAITING", "HOST:PID", "OWNER"))
 }
 
 // summary returns the line below the table: how many of the selected locks are in which state, and what is not shown.

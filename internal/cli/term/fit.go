@@ -1,6 +1,7 @@
 package term
 
 import (
+	"math"
 	"os"
 	"slices"
 	"strconv"
@@ -27,36 +28,30 @@ func Width(f *os.File) int {
 	return defaultColumns
 }
 
-// NarrowStep is one way to make a table narrower: see [Cut] and [Drop].
-type NarrowStep struct {
-	header     string
-	minColumns int
-}
+// narrowColumn is how far a column is cut before another is dropped.
+const narrowColumn = 16
 
-// Cut is the step that cuts the cells below this header, to no less than minColumns.
-func Cut(header string, minColumns int) NarrowStep { return NarrowStep{header, minColumns} }
-
-// Drop is the step that removes the column with this header.
-func Drop(header string) NarrowStep { return NarrowStep{header: header} }
-
-// Fit makes the table as narrow as the terminal: it takes the steps in order, as few as necessary. It returns a note
-// about what was cut; empty if nothing was.
-func (t *Table) Fit(width int, steps []NarrowStep) string {
+// Fit makes the table as narrow as the terminal. It cuts the widest columns; if they would become too narrow, it first
+// drops the columns with these headers, in this order, as few as necessary. It returns a note about what is missing.
+func (t *Table) Fit(width int, drop ...string) string {
 	if width == 0 || len(t.rows) < 2 {
 		return ""
 	}
 	var dropped, cut []string
-	for _, step := range steps {
-		over := t.width() - width
-		column := slices.IndexFunc(t.rows[0], func(c cell) bool { return c.text == step.header })
-		switch {
-		case over <= 0 || column < 0:
-		case step.minColumns == 0:
+	for _, header := range drop {
+		column := t.column(header)
+		if column >= 0 && total(t.widths(), narrowColumn) > width {
 			t.drop(column)
-			dropped = append(dropped, step.header)
-			cut = slices.DeleteFunc(cut, func(s string) bool { return s == step.header })
-		case t.clipColumn(column, max(step.minColumns, t.widths()[column]-over)) && !slices.Contains(cut, step.header):
-			cut = append(cut, step.header)
+			dropped = append(dropped, header)
+		}
+	}
+	widths := t.widths()
+	for over := total(widths, math.MaxInt) - width; over > 0; over-- {
+		widths[slices.Index(widths, slices.Max(widths))]--
+	}
+	for column, columns := range widths {
+		if t.clipColumn(column, columns) {
+			cut = append(cut, t.rows[0][column].text)
 		}
 	}
 	var parts []string
@@ -72,12 +67,18 @@ func (t *Table) Fit(width int, steps []NarrowStep) string {
 	return strconv.Itoa(width) + " columns: " + strings.Join(parts, ", ") + "; -o wide has all"
 }
 
-func (t *Table) width() int {
+// total returns the width of a table whose columns have these widths, at most widest.
+func total(widths []int, widest int) int {
 	total := -gap
-	for _, w := range t.widths() {
-		total += w + gap
+	for _, w := range widths {
+		total += min(w, widest) + gap
 	}
 	return total
+}
+
+// column returns the index of the column with this header; -1 if there is none.
+func (t *Table) column(header string) int {
+	return slices.IndexFunc(t.rows[0], func(c cell) bool { return c.text == header })
 }
 
 func (t *Table) drop(column int) {

@@ -61,7 +61,7 @@ func (t *Table) Row(texts ...string) {
 
 // DropEmpty removes the column with this header if it is empty.
 func (t *Table) DropEmpty(header string) {
-	column := slices.IndexFunc(t.rows[0], func(c cell) bool { return c.text == header })
+	column := t.column(header)
 	for _, row := range t.rows[1:] {
 		if row[column].text != None {
 			return
