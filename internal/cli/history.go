@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -62,8 +63,7 @@ func (o *historyOptions) run(ctx context.Context, s *session) error {
 
 func (o *historyOptions) table(all []metadata.Ending, now time.Time) error {
 	t := term.Table{Unclipped: true}
-	t.Row("ENDED", "LOCK", "HELD AS", "HOW", "BY", askedColumn, extendedColumn, ackColumn, "OWNER", "HOST:PID", "HELD",
-		"WHY")
+	t.Row("ENDED", "LOCK", "HELD AS", "HOW", "BY", "ACTIONS", "OWNER", "HOST:PID", "HELD", "WHY")
 	ways := map[string]int{}
 	for i := range all {
 		e := &all[i]
@@ -74,14 +74,11 @@ func (o *historyOptions) table(all []metadata.Ending, now time.Time) error {
 		ways[how]++
 		t.Row(relative(e.EndedAt.Time, now), text.Visible(e.Name),
 			orNone(protocol.DescribeShare(metadata.ShareFromAttributes(e.Name, e.Attributes))), how, fullText(e.By),
-			orNone(askedBy(e)), orNone(moreTimeBy(e)), orNone(acknowledgedBy(e)), fullText(e.Owner),
+			orNone(strings.Join(protocol.DescribePastActions(e, now), "; ")), fullText(e.Owner),
 			locks.HostPID(fullText(e.Hostname), e.PID), age(e.LockedAt.Time, e.EndedAt.Time), fullText(e.Reason))
 	}
-	for _, column := range []string{"HELD AS", askedColumn, extendedColumn, ackColumn} {
-		t.DropEmpty(column)
-	}
-	cut := t.Fit(o.app.width(o.format), "HELD AS", ackColumn, extendedColumn, askedColumn, "HELD", "BY", "HOST:PID",
-		"OWNER")
+	t.DropEmpty("HELD AS", "ACTIONS")
+	cut := t.Fit(o.app.width(o.format), "HELD AS", "ACTIONS", "HELD", "BY", "HOST:PID", "OWNER")
 	return o.app.writeTable(&t, cut, countEndings(ways), o.unknownKey(len(all)))
 }
 
@@ -94,46 +91,4 @@ func countEndings(ways map[string]int) string {
 		each = append(each, fmt.Sprintf("%d %s", ways[how], how))
 	}
 	return withParts(text.Count(total, "hold"), each, "auto-unlocked or force-unlocked")
-}
-
-// Columns that are left out if they are empty.
-const (
-	askedColumn    = "ASKED BY"
-	extendedColumn = "MORE TIME BY"
-	ackColumn      = "ACKNOWLEDGED BY" // of lists, too
-)
-
-// askedBy returns who asked the holder to finish, and why; empty if nobody did.
-func askedBy(e *metadata.Ending) string {
-	if e.FinishRequest == nil {
-		return ""
-	}
-	return withReason(e.FinishRequest.By, e.FinishRequest.Reason)
-}
-
-// moreTimeBy returns who gave the holder more time, how much, and why; empty if nobody did.
-func moreTimeBy(e *metadata.Ending) string {
-	if e.MoreTime == nil {
-		return ""
-	}
-	by := e.MoreTime.By
-	if d := e.MoreTime.Duration(); d > 0 {
-		by += " +" + text.Duration(d)
-	}
-	return withReason(by, e.MoreTime.Reason)
-}
-
-// acknowledgedBy returns who had acknowledged the hold when it ended, and the note; empty if nobody had.
-func acknowledgedBy(e *metadata.Ending) string {
-	if e.Acknowledgement == nil {
-		return ""
-	}
-	return withReason(e.Acknowledgement.By, e.Acknowledgement.Note)
-}
-
-func withReason(by, reason string) string {
-	if reason == "" {
-		return fullText(by)
-	}
-	return fullText(by + ": " + reason)
 }

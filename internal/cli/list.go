@@ -165,6 +165,8 @@ func (o *listOptions) write(all *snapshot, shown []*locks.Row, now time.Time) er
 	return o.table(all, shown, now)
 }
 
+const ackColumn = "ACKNOWLEDGED BY"
+
 func (o *listOptions) table(all *snapshot, shown []*locks.Row, now time.Time) error {
 	all.printHeadline(o.app, now)
 	t := term.Table{Coloured: term.TakesColours(o.app.Stdout), Unclipped: true}
@@ -179,9 +181,7 @@ func (o *listOptions) table(all *snapshot, shown []*locks.Row, now time.Time) er
 			fullText(r.Purpose))
 		t.Paint(0, stateColour(l.Display))
 	}
-	for _, column := range []string{"HELD AS", "ENDED", "CLOCK", ackColumn} {
-		t.DropEmpty(column)
-	}
+	t.DropEmpty("HELD AS", "ENDED", "CLOCK", ackColumn)
 	return o.app.writeTable(&t, t.Fit(o.app.width(o.format), "PURPOSE", "HELD AS", "CLOCK", ackColumn, "HELD", "ENDED",
 		"ALERT", "WAITING", "HOST:PID", "OWNER"))
 }

@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"slices"
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/lockrecord"
@@ -188,7 +189,7 @@ const maxShownBytes = 240
 // DescribeFinishRequest returns the finish request in a record as one sentence: `asked by ann 2m ago: "the deploy
 // waits"; no answer yet`. Text from outside is made visible. It is empty if there is none.
 func DescribeFinishRequest(r *metadata.Record, now time.Time) string {
-	switch words := DescribePastFinishRequest(r.FinishRequest, now); {
+	switch words := describePastFinishRequest(r.FinishRequest, now); {
 	case words == "":
 		return ""
 	case r.AliveSinceRequest():
@@ -198,9 +199,8 @@ func DescribeFinishRequest(r *metadata.Record, now time.Time) string {
 	}
 }
 
-// DescribePastFinishRequest is [DescribeFinishRequest] for a hold that has ended: it leaves out whether the holder is
-// alive. q may be nil.
-func DescribePastFinishRequest(q *metadata.FinishRequest, now time.Time) string {
+// describePastFinishRequest leaves out whether the holder is alive. q may be nil.
+func describePastFinishRequest(q *metadata.FinishRequest, now time.Time) string {
 	if q == nil {
 		return ""
 	}
@@ -225,8 +225,7 @@ func DescribeMoreTime(e *metadata.MoreTime, now time.Time) string {
 }
 
 // DescribeAcknowledgement returns the acknowledgement in a record as one sentence: `acknowledged by ann 5m ago, for
-// another 25m: "the disk is full"`. Text from outside is made visible. It is empty if there is none or it is over. For
-// a hold that has ended, see [DescribePastAcknowledgement].
+// another 25m: "the disk is full"`. Text from outside is made visible. It is empty if there is none or it is over.
 func DescribeAcknowledgement(r *metadata.Record, now time.Time) string {
 	a := r.ValidAcknowledgement(now)
 	if a == nil {
@@ -236,12 +235,23 @@ func DescribeAcknowledgement(r *metadata.Record, now time.Time) string {
 		text.Countdown(a.Until.Sub(now)) + quoted(a.Note)
 }
 
-// DescribePastAcknowledgement returns the acknowledgement that a hold had when it ended as one sentence. a may be nil.
-func DescribePastAcknowledgement(a *metadata.Acknowledgement, now time.Time) string {
+// describePastAcknowledgement leaves out how much longer it lasts. a may be nil.
+func describePastAcknowledgement(a *metadata.Acknowledgement, now time.Time) string {
 	if a == nil {
 		return ""
 	}
 	return "acknowledged by " + DisplayName(a.By) + agoText(a.At.Time, now) + quoted(a.Note)
+}
+
+// DescribePastActions describes what operators and waiters did to an ended hold. The reason of a yielded hold says
+// already who asked.
+func DescribePastActions(e *metadata.Ending, now time.Time) []string {
+	asked := describePastFinishRequest(e.FinishRequest, now)
+	if e.Cause == metadata.EndingYielded {
+		asked = ""
+	}
+	all := []string{describePastAcknowledgement(e.Acknowledgement, now), asked, DescribeMoreTime(e.MoreTime, now)}
+	return slices.DeleteFunc(all, func(s string) bool { return s == "" })
 }
 
 // DisplayName returns the name of an operator or owner in visible characters, or "somebody" if it is empty.

@@ -59,15 +59,15 @@ func (t *Table) Row(texts ...string) {
 	t.rows = append(t.rows, row)
 }
 
-// DropEmpty removes the column with this header if it is empty.
-func (t *Table) DropEmpty(header string) {
-	column := t.column(header)
-	for _, row := range t.rows[1:] {
-		if row[column].text != None {
-			return
+// DropEmpty removes those of the columns with these headers that are empty.
+func (t *Table) DropEmpty(headers ...string) {
+	for _, header := range headers {
+		column := t.column(header)
+		isSet := func(row []cell) bool { return row[column].text != None }
+		if !slices.ContainsFunc(t.rows[1:], isSet) {
+			t.drop(column)
 		}
 	}
-	t.drop(column)
 }
 
 // Paint colours a cell of the last row.

@@ -8,6 +8,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/etcdread"
 	"github.com/clustermutex/unlocker/internal/dashboard/timeline"
 	"github.com/clustermutex/unlocker/internal/locks"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -113,7 +114,7 @@ func (p *Pages) endingView(e *metadata.Ending, at app.Viewpoint) endingView {
 		Purpose: text.Clip(e.Purpose, app.MaxLineShown),
 		Began:   at.Since(e.LockedAt.Time), Ended: at.Since(e.EndedAt.Time), By: text.Clip(e.By, app.MaxLineShown),
 		Why:     text.Clip(e.Reason, app.MaxLineShown),
-		Done:    describePastActions(e, at.Now),
+		Done:    protocol.DescribePastActions(e, at.Now),
 		Alerted: locks.HadAlerted(e), lock: e.Name, at: e.EndedAt.Time}
 	if !e.LockedAt.IsZero() && !e.EndedAt.IsZero() {
 		v.Held = text.Duration(e.EndedAt.Sub(e.LockedAt.Time))

@@ -5,6 +5,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/dashboard/app"
 	"github.com/clustermutex/unlocker/internal/locks"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -119,7 +120,7 @@ func (p *Pages) endedPage(r *app.Request, lock *app.Lock) lockPage {
 		v.Current = p.app.URLs.Lock(lock.Name, lock.Row.UUID)
 		v.Sentence = holderText(lock.Row, lock.Viewpoint(v.Viewpoint))
 	}
-	v.Done = describePastActions(e, v.Viewpoint.Now)
+	v.Done = protocol.DescribePastActions(e, v.Viewpoint.Now)
 	v.Facts = append([]fact{{"hold", e.UUID}, {"fencing token", app.NumberOrEmpty(e.Token)}},
 		holderFacts(&e.Identity)...)
 	v.Facts = known(append(v.Facts, fact{"last progress", e.Progress}))

@@ -40,17 +40,6 @@ func describeRequests(r *metadata.Record, now time.Time) []string {
 	return nonEmpty(protocol.DescribeFinishRequest(r, now), protocol.DescribeMoreTime(r.MoreTime, now))
 }
 
-// describePastActions describes what operators and waiters did to an ended hold. The reason of a yielded hold says
-// already who asked.
-func describePastActions(e *metadata.Ending, now time.Time) []string {
-	asked := protocol.DescribePastFinishRequest(e.FinishRequest, now)
-	if e.Cause == metadata.EndingYielded {
-		asked = ""
-	}
-	return nonEmpty(protocol.DescribePastAcknowledgement(e.Acknowledgement, now), asked,
-		protocol.DescribeMoreTime(e.MoreTime, now))
-}
-
 // nonEmpty returns the texts that are not empty.
 func nonEmpty(sentences ...string) []string {
 	return slices.DeleteFunc(sentences, func(s string) bool { return s == "" })
