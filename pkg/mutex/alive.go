@@ -235,8 +235,7 @@ func (l *Lock) extend(ctx context.Context, by span, heartbeat bool, progress str
 func (l *Lock) extendOnce(ctx context.Context, by span, heartbeat bool, progress string) (again bool, err error) {
 	start := l.c.moment()
 	at := l.clock()
-	autoUnlockAt := l.nextAutoUnlock(at, by, heartbeat)
-	alertAt, progress := l.planExtension(at, autoUnlockAt, by, heartbeat, progress)
+	alertAt, autoUnlockAt, progress := l.planExtension(at, by, heartbeat, progress)
 	alive := lockrecord.FormatAlive(at, progress)
 	txn := locktxn.Alive(l.c.layout, l.held, metadata.FormatTime(alertAt), metadata.FormatTime(autoUnlockAt), alive)
 	if heartbeat {
@@ -295,16 +294,6 @@ func (l *Lock) noteAlive(revision int64, heartbeat bool, progress string) {
 	l.extension.progress = progress
 }
 
-// nextAutoUnlock returns the auto-unlock that an extension at this time writes. A heartbeat never exceeds the maximum
-// hold.
-func (l *Lock) nextAutoUnlock(at time.Time, by span, heartbeat bool) time.Time {
-	next := at.Add(by.autoUnlockAfter)
-	if end := l.began.wall.Add(l.set.maximumHold); heartbeat && l.set.maximumHold > 0 && next.After(end) {
-		return end
-	}
-	return next
-}
-
 // applyProgress takes over the progress that another process with the uuid, such as a child script, reported after this
 // handle last did, and reports whether there was any. What this extension wrote itself does not count.
 func (l *Lock) applyProgress(now *metadata.FullRecord, alive string) bool {
@@ -325,26 +314,26 @@ func (l *Lock) applyProgress(now *metadata.FullRecord, alive string) bool {
 	return true
 }
 
-// planExtension returns the alert and the progress that an extension writes, and stores them. A heartbeat repeats those
-// of the last Alive of any process, and moves the alert neither back nor past the auto-unlock. Neither an Alive nor a
-// heartbeat sets the alert before one that an operator granted.
-func (l *Lock) planExtension(at, autoUnlockAt time.Time, by span, heartbeat bool, progress string) (time.Time, string) {
+// planExtension returns the deadlines and the progress that an extension writes, and stores them. A heartbeat never
+// exceeds the maximum hold, repeats the progress of the last Alive of any process, and moves the alert neither back nor
+// past the auto-unlock. No extension sets the alert before one that an operator granted.
+func (l *Lock) planExtension(at time.Time, by span, heartbeat bool, progress string) (
+	alertAt, autoUnlockAt time.Time, note string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	e := &l.extension
+	autoUnlockAt = at.Add(by.autoUnlockAfter)
+	if end := l.began.wall.Add(l.set.maximumHold); heartbeat && l.set.maximumHold > 0 && autoUnlockAt.After(end) {
+		autoUnlockAt = end
+	}
 	if !heartbeat {
-		l.extension.alertTarget = at.Add(by.alertAfter)
-		l.extension.alertFloor = time.Time{}
-		l.extension.progress = progress
-		if l.extension.alertAfterUnlock {
-			return protocol.Later(l.extension.alertTarget, l.alertGranted()), progress
-		}
+		e.alertTarget = at.Add(by.alertAfter)
+		e.alertFloor = time.Time{}
+		e.progress = progress
 	}
-	alertAt := autoUnlockAt
-	if l.extension.alertTarget.Before(alertAt) {
-		alertAt = l.extension.alertTarget
+	alertAt = e.alertTarget
+	if heartbeat || !e.alertAfterUnlock {
+		alertAt = protocol.Later(protocol.Earlier(alertAt, autoUnlockAt), e.alertFloor)
 	}
-	if alertAt.Before(l.extension.alertFloor) {
-		alertAt = l.extension.alertFloor
-	}
-	return protocol.Later(alertAt, l.alertGranted()), l.extension.progress
+	return protocol.Later(alertAt, l.alertGranted()), autoUnlockAt, e.progress
 }

@@ -14,14 +14,11 @@ import (
 	"github.com/clustermutex/unlocker/internal/protocol"
 )
 
-// idleTTL is how long a lease is kept for the next wait.
+// idleTTL is how long a lease is kept for the next wait, and until it is kept alive again.
 const idleTTL = 30 * time.Second
 
 // revokeTimeout is how long an Unlock after Close waits for its lease to be revoked.
 const revokeTimeout = 250 * time.Millisecond
-
-// maxRevokers bounds how many leases are revoked at a time when the client closes.
-const maxRevokers = 16
 
 // lease carries the ticket of one attempt at a time. It serves another attempt only if the previous one has ended for
 // certain: a request still in flight could put its ticket back. Otherwise the lease is revoked, so that etcd refuses
@@ -45,9 +42,8 @@ type leasePool struct {
 
 	all   sync.Map // of *lease
 	mu    sync.Mutex
-	ended bool        // close has begun
-	idle  []*lease    // carry no ticket; the most recently used is last
-	timer *time.Timer // nil when none is idle
+	ended bool     // close has begun
+	idle  []*lease // carry no ticket; the most recently used is last
 }
 
 // takeIdle returns an idle lease, or nil.
@@ -72,10 +68,6 @@ func (p *leasePool) grant(ctx context.Context) (*lease, error) {
 	if err != nil {
 		return nil, fmt.Errorf("join the queue: %w", err)
 	}
-	return p.keepAlive(id)
-}
-
-func (p *leasePool) keepAlive(id clientv3.LeaseID) (*lease, error) {
 	ctx, stop := context.WithCancel(p.ctx)
 	alive, err := p.etcd.KeepAlive(ctx, id)
 	if err != nil {
@@ -87,7 +79,8 @@ func (p *leasePool) keepAlive(id clientv3.LeaseID) (*lease, error) {
 	p.all.Store(l, nil)
 	if !p.background.spawn(func() {
 		defer over()
-		for range alive { // else etcd's client logs a warning
+		for range alive { // every few seconds
+			p.dropIfIdle(l)
 		}
 	}) {
 		stop()
@@ -102,40 +95,27 @@ func (p *leasePool) giveBack(l *lease) {
 	if l.ctx.Err() != nil {
 		return // revoked, or about to be
 	}
-	if p.keep(l) {
-		return
+	p.mu.Lock()
+	closing := p.ended
+	if !closing {
+		l.since = time.Now()
+		p.idle = append(p.idle, l)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), revokeTimeout)
-	defer cancel()
-	_ = p.revoke(ctx, l) // else it expires
+	p.mu.Unlock()
+	if closing {
+		ctx, cancel := context.WithTimeout(context.Background(), revokeTimeout)
+		defer cancel()
+		_ = p.revoke(ctx, l) // else it expires
+	}
 }
 
-// keep makes a lease idle, unless the client is closing.
-func (p *leasePool) keep(l *lease) (kept bool) {
+// dropIfIdle revokes a lease that has been idle for too long.
+func (p *leasePool) dropIfIdle(l *lease) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.ended {
-		return false
-	}
-	l.since = time.Now()
-	p.idle = append(p.idle, l)
-	if p.timer == nil {
-		p.timer = time.AfterFunc(idleTTL, p.dropIdle)
-	}
-	return true
-}
-
-// dropIdle revokes the leases that have been idle for too long.
-func (p *leasePool) dropIdle() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for len(p.idle) > 0 && time.Since(p.idle[0].since) >= idleTTL {
-		p.drop(p.idle[0])
-		p.idle = p.idle[1:]
-	}
-	p.timer = nil
-	if len(p.idle) > 0 {
-		p.timer = time.AfterFunc(idleTTL-time.Since(p.idle[0].since), p.dropIdle)
+	if i := slices.Index(p.idle, l); i >= 0 && time.Since(l.since) >= idleTTL {
+		p.idle = slices.Delete(p.idle, i, i+1)
+		p.drop(l)
 	}
 }
 
@@ -165,28 +145,12 @@ func (p *leasePool) close(ctx context.Context) {
 	p.mu.Lock()
 	p.ended = true
 	p.idle = nil
-	if p.timer != nil {
-		p.timer.Stop()
-	}
 	p.mu.Unlock()
-	var all []*lease
+	var revoked sync.WaitGroup
 	for l := range p.all.Range {
-		all = append(all, l.(*lease))
+		revoked.Go(func() { _ = p.revoke(ctx, l.(*lease)) })
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	var revokers sync.WaitGroup
-	for part := range slices.Chunk(all, max(1, len(all)/maxRevokers)) {
-		revokers.Go(func() {
-			for _, l := range part {
-				if p.revoke(ctx, l) != nil {
-					cancel() // the others would fail, too
-					return
-				}
-			}
-		})
-	}
-	revokers.Wait()
+	revoked.Wait()
 }
 
 // tombstoneWriter writes keys under the uuids of acquisitions that must not be committed any more. Many share one

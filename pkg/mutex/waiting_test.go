@@ -195,7 +195,7 @@ func TestIdleLeasesAreRevoked(t *testing.T) {
 		if n := leased(t, f); n != 1 {
 			t.Errorf("%d leases after the wait, want one for the next", n)
 		}
-		time.Sleep(31 * time.Second)
+		time.Sleep(35 * time.Second)
 		if n := leased(t, f); n != 0 {
 			t.Errorf("%d leases half a minute later", n)
 		}
