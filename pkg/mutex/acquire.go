@@ -149,23 +149,8 @@ func allSeen(events []*clientv3.Event, seen int64) bool {
 
 // notifyAcquired calls the hook for the end of an acquisition that began at this time.
 func (a *acquisition) notifyAcquired(began time.Time, l *Lock, err error) {
-	defer unlockOnPanic(l)()
 	notify(a.c.opts.Hooks.AcquireEnded, AcquireEnded{Name: a.lock, Context: a.caller, Result: acquireResult(err),
 		WaitTime: time.Since(began), Lock: l, Err: err})
-}
-
-// unlockOnPanic returns a function that releases the locks if a hook panics: no caller will ever have their handles.
-func unlockOnPanic(locks ...*Lock) func() {
-	return func() {
-		if value := recover(); value != nil {
-			for _, l := range locks {
-				if l != nil {
-					l.Unlock()
-				}
-			}
-			panic(value)
-		}
-	}
 }
 
 func acquireResult(err error) Result {

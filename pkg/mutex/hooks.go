@@ -12,8 +12,7 @@ import (
 //
 // A hook runs in the goroutine of the call it observes, with no mutex of this package held, so it may use the client.
 // FinishRequested, MoreTimeGiven, Lost, and ExtendEnded of a heartbeat run in goroutines of the client. Hooks of one
-// client may run concurrently. Nothing recovers a panic in a hook: it ends the program, or unwinds the caller. If
-// AcquireEnded panics, its lock is released, because no caller will ever have the handle.
+// client may run concurrently. They must not panic: nothing recovers it, and no caller would have the handle.
 type Hooks struct {
 	// Acquiring is called when a Lock or Do begins, before the first request. A wait that never ends is never reported
 	// by AcquireEnded.

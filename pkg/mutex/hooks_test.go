@@ -155,33 +155,6 @@ func TestHooksAreCalledInSequence(t *testing.T) {
 		})
 }
 
-func TestPanickingHookUnwindsTheCallerAndLeavesNoLock(t *testing.T) {
-	names := []string{"a", "b"}
-	nothing := func(context.Context) error { return nil }
-	queues(t, map[string]func(context.Context, *mutex.Client){
-		"Lock":       func(ctx context.Context, c *mutex.Client) { c.Lock(ctx, "b") },
-		"TryLock":    func(ctx context.Context, c *mutex.Client) { c.TryLock(ctx, "b") },
-		"Do":         func(ctx context.Context, c *mutex.Client) { c.Do(ctx, "b", nothing) },
-		"LockAll":    func(ctx context.Context, c *mutex.Client) { c.LockAll(ctx, names) },
-		"TryLockAll": func(ctx context.Context, c *mutex.Client) { c.TryLockAll(ctx, names) },
-		"LockAll, one after the other": func(ctx context.Context, c *mutex.Client) {
-			c.LockAll(ctx, names, mutex.Shared())
-		},
-	}, func(t *testing.T, q *fake, call func(context.Context, *mutex.Client)) {
-		hooks := mutex.Hooks{AcquireEnded: func(e mutex.AcquireEnded) {
-			if e.Name == "b" {
-				panic("hook")
-			}
-		}}
-		defer func() {
-			if recover() != "hook" {
-				t.Error("the panic went elsewhere")
-			}
-		}()
-		call(t.Context(), newClient(t, q.client(), mutex.Options{Hooks: hooks}))
-	})
-}
-
 func TestLossIsLogged(t *testing.T) {
 	var log lines
 	bubbleWith(t, log.options(), func(t *testing.T, f *fake, locks *mutex.Client) {

@@ -165,14 +165,10 @@ func (c *Client) lockInOrder(ctx context.Context, wanted []*acquisition, opts []
 	caller := ctx
 	ctx, cancel := context.WithCancelCause(caller)
 	var keeping sync.WaitGroup
-	done := false // stays false if a hook panics
 	defer func() {
 		cancel(nil)
 		keeping.Wait()
-		switch {
-		case !done:
-			_ = unlockAll(locks) // the panic says more
-		case err == nil:
+		if err == nil {
 			// The durations count from now. Each hold is confirmed after the last lock was taken, so any later holder
 			// of one has a greater token than all of these.
 			err = each(locks, func(l *Lock) error { return l.Alive(caller) })
@@ -195,7 +191,6 @@ func (c *Client) lockInOrder(ctx context.Context, wanted []*acquisition, opts []
 		}
 		l, err := c.Lock(ctx, name, amongOthers(names, i, opts)...)
 		if err != nil {
-			done = true
 			return locks, lostOr(ctx, err)
 		}
 		locks = append(locks, l)
@@ -204,7 +199,6 @@ func (c *Client) lockInOrder(ctx context.Context, wanted []*acquisition, opts []
 			keeping.Go(func() { l.sendHeartbeats(ctx) })
 		}
 	}
-	done = true
 	return locks, nil
 }
 
@@ -282,7 +276,6 @@ func (g *Locks) newHandle() *Lock {
 
 // notifyAcquired calls the hook for each lock that was taken, or for the one that prevented it.
 func (b *batch) notifyAcquired(began time.Time, locks []*Lock, err error) {
-	defer unlockOnPanic(locks...)()
 	for i, l := range locks {
 		b.wanted[i].notifyAcquired(began, l, nil)
 	}

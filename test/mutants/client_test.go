@@ -102,8 +102,6 @@ var clientSuites = []suite{
 		{"release-unknown", "«err != nil && r.Indeterminate»:\n\t\treturn fmt.Errorf(\"%w: %w", `false`,
 			"TestUnansweredUnlockCanBeRetried"},
 		{"release-inner", `hold.reentry.count > 0`, `false`, "TestUnlockWithRefusesBadInput"},
-		{"release-panic", `value := recover(); «value != nil»`, `false && value == nil`,
-			"TestPanickingHookUnwindsTheCallerAndLeavesNoLock"},
 		{"release-given-up", `time.Now().After(do.until)`, `false`, "TestCleanupEventuallyGivesUp"},
 		{"release-loss-told", `first = «l.cause == nil»`, `true`, "TestHooksReportTheLifeOfALock"},
 		// Limits of what is kept, written and waited for.
