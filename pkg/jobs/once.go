@@ -174,7 +174,6 @@ func draftPlain(locks *mutex.Client, name string, opts []mutex.Option) (lockreco
 	return d, err
 }
 
-// take takes the tick together with the lock.
 func (o *once) take(ctx context.Context) (*mutex.Lock, error) {
 	ctx, cancel := context.WithTimeout(ctx, o.about.RequestTimeout)
 	defer cancel()

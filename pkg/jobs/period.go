@@ -48,7 +48,6 @@ func (o *once) checkPeriod() error {
 	return nil
 }
 
-// periodStart returns the beginning of the period that contains now.
 func (o *once) periodStart(now time.Time) time.Time {
 	since := now.UnixNano() - int64(o.offset)
 	past := since % int64(o.every)

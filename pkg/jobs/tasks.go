@@ -86,7 +86,6 @@ func NewTasks(locks *mutex.Client, set string, o TaskOptions) (*Tasks, error) {
 		name: set, opts: o}, nil
 }
 
-// complete fills in the defaults and refuses contradictions.
 func (o *TaskOptions) complete() error {
 	o.InitialState = cmp.Or(o.InitialState, StateNew)
 	if o.Transitions == nil {

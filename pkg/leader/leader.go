@@ -111,7 +111,6 @@ func leadOnce(ctx context.Context, l *mutex.Lock, lead func(context.Context) err
 // retry is the pause before another attempt at a failed sign of life.
 const retry = time.Second
 
-// keepAlive gives signs of life until the leadership ends.
 func keepAlive(l *mutex.Lock, o Options, failed func(error)) {
 	ctx := l.Context()
 	every := o.TTL / 3

@@ -222,7 +222,6 @@ func (s *Server) removal(name, ended, why string) lockrecord.Removal {
 		Ending: lockrecord.NewEnding(&doc.Record, ended, "locktest", why, time.Now())}
 }
 
-// remove removes a hold as an unlocker does.
 func (s *Server) remove(r lockrecord.Removal) {
 	s.t.Helper()
 	if err := errors.Join(s.store.AutoUnlock(context.Background(), []lockrecord.Removal{r})...); err != nil {

@@ -147,7 +147,6 @@ func allSeen(events []*clientv3.Event, seen int64) bool {
 	return len(events) > 0 && events[len(events)-1].Kv.ModRevision <= seen
 }
 
-// notifyAcquired calls the hook for the end of an acquisition that began at this time.
 func (a *acquisition) notifyAcquired(began time.Time, l *Lock, err error) {
 	notify(a.c.opts.Hooks.AcquireEnded, AcquireEnded{Name: a.lock, Context: a.caller, Result: acquireResult(err),
 		WaitTime: time.Since(began), Lock: l, Err: err})
@@ -191,7 +190,6 @@ func (a *acquisition) reenter(ctx context.Context) (*Lock, error) {
 	return nil, nil
 }
 
-// checkNotHeld returns an error if the caller holds one of the locks that it wants together.
 func checkNotHeld(ctx context.Context, wanted []*acquisition) error {
 	for _, a := range wanted {
 		if a.set.reentrant {

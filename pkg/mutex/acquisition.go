@@ -173,7 +173,6 @@ func (a *acquisition) nextClaim(refusals int) locktxn.Claim {
 	return a.holders.claim(a.lock, k, skip)
 }
 
-// sendProposal sends a transaction with a proposal while the proposal is fresh.
 func (a *acquisition) sendProposal(ctx context.Context, txn locktxn.Txn) (etcdretry.Response, error) {
 	began := time.Now()
 	fresh := a.set.autoUnlockAfter / 3
@@ -273,7 +272,6 @@ func (a *acquisition) endKeys() []etcdretry.WatchTarget {
 	return keys
 }
 
-// deletionsIn returns the deletions in a range as a target of a watch.
 func deletionsIn(from, end string) etcdretry.WatchTarget {
 	return etcdretry.WatchTarget{Key: from,
 		Options: []clientv3.OpOption{clientv3.WithRange(end), clientv3.WithFilterPut()}}
@@ -306,7 +304,6 @@ func (a *acquisition) canceller() func(context.Context) error {
 	return func(ctx context.Context) error { return c.cancelClaim(ctx, lock, kind, uuid) }
 }
 
-// cancelLater cancels this attempt in the background.
 func (a *acquisition) cancelLater() {
 	a.c.cleanups.later(a.lock, a.draft.UUID, protocol.CancelledTTL, a.canceller())
 }
@@ -321,7 +318,6 @@ func (a *acquisition) abandonIndeterminate() {
 // leaveLater gives up this attempt in the background and begins another.
 func (a *acquisition) leaveLater() { a.nextAttempt(a.indeterminate) }
 
-// heldError returns the error that names the holder, as of the last answer.
 func (a *acquisition) heldError(ctx context.Context) *HeldError {
 	held := &HeldError{Name: a.lock, Holder: a.holder, At: a.c.wall(), CallSite: a.c.callSiteOfHold(a.holder.UUID),
 		NoUnlocker: a.overdue.nothingRemoves(ctx, a.c, firstUnlock(a.holders.all()))}

@@ -287,7 +287,6 @@ func reserve(reason string, d time.Duration, opts []Option, take func([]Option) 
 	return Reservation{Name: l.Name(), UUID: l.UUID(), Token: l.Token(), Until: l.began.wall.Add(d)}, nil
 }
 
-// checkReservation refuses options that need a process.
 func checkReservation(s *settings) {
 	switch {
 	case s.holder.Purpose == "":

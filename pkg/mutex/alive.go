@@ -75,7 +75,6 @@ func (l *Lock) onTimer() {
 	}
 }
 
-// watchHold watches the hold until it is gone or the handle ends.
 func (l *Lock) watchHold() {
 	from, end := locktxn.WatchedRange(l.c.layout, l.held.Lock)
 	l.c.retry.Follow(l.background, holderRecheck, func(events []*clientv3.Event) bool {
@@ -137,7 +136,6 @@ func (l *Lock) AliveFor(ctx context.Context, alertAfter, autoUnlockAfter time.Du
 // span is how far from now an extension moves the deadlines.
 type span struct{ alertAfter, autoUnlockAfter time.Duration }
 
-// span returns the times that the lock was taken with.
 func (l *Lock) span() span { return span{l.set.alertAfter, l.set.autoUnlockAfter} }
 
 // alive extends the lock, and those that the work needs, too, by their own times or by others.

@@ -17,7 +17,6 @@ import (
 // logger logs what cannot be returned to any caller.
 type logger struct{ to *slog.Logger }
 
-// log writes a line. Attributes are strings, numbers, durations and errors.
 func (l logger) log(level slog.Level, message string, attributes ...slog.Attr) {
 	l.to.LogAttrs(context.Background(), level, message, attributes...)
 }

@@ -38,7 +38,6 @@ const readsPerLock = 2
 // condition needs one more for its report: etcd counts nested operations, too.
 const opsPerLock = 5
 
-// tryConditional takes the lock if the caller's conditions hold.
 func (a *acquisition) tryConditional(ctx context.Context) (*Lock, error) {
 	if a.set.kind.shared() {
 		return nil, explain(errors.New("If and Then work with plain locks only, not with those several can hold"),
@@ -109,7 +108,6 @@ func (b *batch) shortestTTL() time.Duration {
 	}).set.autoUnlockAfter
 }
 
-// newProposals makes new records.
 func (b *batch) newProposals() error {
 	b.proposals = b.proposals[:0]
 	for _, a := range b.wanted {
@@ -187,7 +185,6 @@ func (b *batch) lostBefore(s etcdretry.Response, mine []*acquisition, wasHeld bo
 	return nil
 }
 
-// withdraw releases the locks that are still held after others were lost.
 func (b *batch) withdraw(ctx context.Context, mine []*acquisition) {
 	for _, a := range mine {
 		if _, err := b.c.retry.Send(ctx,

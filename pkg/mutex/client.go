@@ -123,7 +123,6 @@ func New(etcd *clientv3.Client, o Options) (*Client, error) {
 // maxAttemptTimeout bounds how long a dead connection keeps a holder from extending, and a waiter from asking again.
 const maxAttemptTimeout = time.Minute
 
-// complete fills in the defaults.
 func (o *Options) complete() error {
 	o.Prefix = cmp.Or(o.Prefix, DefaultPrefix)
 	o.Owner = cmp.Or(o.Owner, filepath.Base(os.Args[0]))
@@ -202,7 +201,6 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// logHeld names the locks that Close leaves held.
 func (c *Client) logHeld() {
 	for _, hold := range c.holds.Range {
 		if l := hold.(*Lock); l.err() == nil && !l.origin.adopted {
@@ -212,7 +210,6 @@ func (c *Client) logHeld() {
 	}
 }
 
-// isClosed reports whether Close has begun.
 func (c *Client) isClosed() bool { return c.waitCtx.Err() != nil }
 
 // moment is one moment on both clocks of the machine.

@@ -113,13 +113,11 @@ func tombstoneOf(writes []clientv3.Op) string {
 	return fmt.Sprintf("released %x", sum.Sum(nil)[:8])
 }
 
-// isTombstone reports whether the transaction read this tombstone, from an earlier request with the same writes.
 func isTombstone(r etcdretry.Response, tombstone string) bool {
 	kvs := r.Keys(0).Kvs
 	return len(kvs) > 0 && string(kvs[0].Value) == tombstone
 }
 
-// finishRelease ends the handle of a lock that was released.
 func (l *Lock) finishRelease() error {
 	if l.finish(ErrUnlocked) {
 		l.notifyReleased(nil)

@@ -56,7 +56,6 @@ func due(t, now time.Time, next, past, unknown string) string {
 // isFuture reports whether t lies in the future. What is less than a second away is called "just now".
 func isFuture(t, now time.Time) bool { return t.Sub(now) >= time.Second }
 
-// describeEnding says who ended a hold, when and why.
 func describeEnding(e *metadata.Ending, now time.Time) string {
 	words, _ := metadata.EndingWordsFor(e.Cause)
 	var b strings.Builder

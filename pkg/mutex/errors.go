@@ -131,7 +131,6 @@ func (e *HeldError) shared() string {
 	return line
 }
 
-// manner returns how the lock is held.
 func (e *HeldError) manner() string {
 	if len(e.Holders) > 0 && e.Holders[0].Attributes[metadata.AttributeKind] == metadata.KindShared {
 		return "read"
@@ -139,7 +138,6 @@ func (e *HeldError) manner() string {
 	return "held"
 }
 
-// several names a few of the holders and says when the next one is auto-unlocked.
 func (e *HeldError) several() string {
 	var named []string
 	for i := range min(len(e.Holders), fewHolders) {
@@ -265,7 +263,6 @@ func (noHold) Error() string {
 
 func (noHold) Is(target error) bool { return target == ErrNotHeld }
 
-// contextError returns why ctx ended.
 func contextError(ctx context.Context) error { return etcdretry.ContextError(ctx, ErrClosed) }
 
 // FinishRequestError means that work ended early because the holder was asked to finish. Its text is made harmless.

@@ -140,7 +140,6 @@ func (h Hooks) And(others Hooks) Hooks {
 	}
 }
 
-// notify calls a hook, unless it is nil.
 func notify[E any](hook func(E), e E) {
 	if hook != nil {
 		hook(e)

@@ -158,13 +158,11 @@ func (l *Lock) applyEvents(events []*clientv3.Event) (extended bool) {
 	return extended
 }
 
-// applyFields takes over what others wrote into these fields of the record.
 func (l *Lock) applyFields(fields []metadata.Field) {
 	doc := l.decode(fields)
 	l.applyRecord(&doc)
 }
 
-// decode reads some fields of the hold's record.
 func (l *Lock) decode(fields []metadata.Field) metadata.FullRecord {
 	return lockrecord.Decode(l.held.Lock, append(fields, metadata.Field{Name: lockrecord.FieldUUID, Value: l.held.UUID,
 		CreateRevision: l.held.Token, ModRevision: l.held.Token}))
@@ -233,7 +231,6 @@ func (l *Lock) storeMoreTime(doc *metadata.FullRecord) *metadata.MoreTime {
 	return e
 }
 
-// fieldOf returns a field of the record; the zero Field if the record does not have it.
 func fieldOf(doc *metadata.FullRecord, name string) metadata.Field {
 	for _, f := range doc.Fields {
 		if f.Name == name {

@@ -32,7 +32,6 @@ type lease struct {
 	once  sync.Once       // revoke
 }
 
-// leasePool has the leases of a client.
 type leasePool struct {
 	etcd       *clientv3.Client
 	retry      *etcdretry.Client
@@ -46,7 +45,6 @@ type leasePool struct {
 	idle  []*lease // carry no ticket; the most recently used is last
 }
 
-// takeIdle returns an idle lease, or nil.
 func (p *leasePool) takeIdle() *lease {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -109,7 +107,6 @@ func (p *leasePool) giveBack(l *lease) {
 	}
 }
 
-// dropIfIdle revokes a lease that has been idle for too long.
 func (p *leasePool) dropIfIdle(l *lease) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -191,7 +191,6 @@ func (l *Lock) Deadline() time.Time {
 	return first
 }
 
-// logAttributes returns the log attributes of a hold.
 func (l *Lock) logAttributes(more ...slog.Attr) []slog.Attr {
 	return append([]slog.Attr{slog.String("lock", l.held.Lock), slog.String("uuid", l.held.UUID),
 		slog.Int64("token", l.held.Token)}, more...)
@@ -215,7 +214,6 @@ func noContext() context.Context {
 	return ctx
 }
 
-// never returns a compare that never holds.
 func never() clientv3.Cmp { return clientv3.Compare(clientv3.CreateRevision("\x00"), "<", 0) }
 
 type handleKey struct{}
@@ -262,7 +260,6 @@ func (g *Locks) Tokens() map[string]int64 {
 	return tokens
 }
 
-// handle returns the handle of all locks; nil if there is none.
 func (g *Locks) handle() *Lock {
 	if g == nil {
 		return nil

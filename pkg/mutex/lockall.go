@@ -136,7 +136,6 @@ func anyShared(wanted []*acquisition) bool {
 	return slices.ContainsFunc(wanted, func(a *acquisition) bool { return a.set.kind.shared() })
 }
 
-// amongOthers returns the options of one of several locks.
 func amongOthers(names []string, i int, opts []Option) []Option {
 	all := func(s *settings) { s.together = names }
 	return slices.Concat([]Option{all}, opts, []Option{heldWith(names, i)})
@@ -160,7 +159,6 @@ func heldWith(names []string, i int) Option {
 	return Attribute(AttributeTogether, text)
 }
 
-// lockInOrder takes one lock after another.
 func (c *Client) lockInOrder(ctx context.Context, wanted []*acquisition, opts []Option) (locks []*Lock, err error) {
 	caller := ctx
 	ctx, cancel := context.WithCancelCause(caller)
@@ -234,7 +232,6 @@ func (l *Lock) waitsFor(name string) {
 	l.extension.progress = "waits for lock " + strconv.Quote(name)
 }
 
-// newLocks makes a handle of all of the locks.
 func newLocks(locks []*Lock) *Locks {
 	if len(locks) == 1 {
 		return &Locks{locks: locks, all: locks[0]}

@@ -32,7 +32,6 @@ func (l *Lock) causeOr(err error) error {
 	return err
 }
 
-// isHeldIn reports whether the record is that of this hold.
 func (l *Lock) isHeldIn(now *metadata.FullRecord) bool {
 	return now.Token == l.held.Token && now.UUID == l.held.UUID
 }
@@ -48,7 +47,6 @@ func (l *Lock) checkDeadline() error {
 	return l.err()
 }
 
-// runOut ends the handle because its time is up.
 func (l *Lock) runOut() {
 	lost := &LostError{Name: l.held.Lock, UUID: l.held.UUID, Token: l.held.Token, At: l.c.wall()}
 	if l.reachedMaximumHold() {

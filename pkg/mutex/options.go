@@ -356,5 +356,4 @@ func (s *settings) stamp(d *lockrecord.Draft, now time.Time) {
 	}
 }
 
-// conditional reports whether the acquisition has conditions or writes of the caller.
 func (s *settings) conditional() bool { return len(s.conditions)+len(s.writes) > 0 }

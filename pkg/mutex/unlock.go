@@ -110,7 +110,6 @@ func (l *Lock) sendRelease() (r etcdretry.Response, settled bool, err error) {
 	return r, l.origin.cancel == nil, err
 }
 
-// freeLease gives up the lease of the ticket.
 func (l *Lock) freeLease(definite bool) {
 	switch {
 	case l.origin.lease == nil:
@@ -177,7 +176,6 @@ func (l *Lock) notifyReleased(err error) {
 		ReleaseEnded{Lock: l, Result: resultOf(err, ResultReleased), HoldTime: time.Since(l.began.monotonic), Err: err})
 }
 
-// resultOf returns the result of a call that needs the hold.
 func resultOf(err error, success Result) Result {
 	switch {
 	case err == nil:

@@ -111,7 +111,6 @@ func createEach[W ~string](vec *prometheus.CounterVec, labels []string, words []
 	}
 }
 
-// with returns the values of the labels, and another.
 func with(labels []string, another string) []string { return append(slices.Clip(labels), another) }
 
 // Describe implements [prometheus.Collector].
