@@ -114,7 +114,7 @@ func (o *periodsOptions) run(ctx context.Context, s *session) error {
 		if err != nil {
 			period.Note = string(kv.Value)
 		}
-		found = append(found, periodJSON{key.Lock, lockjson.Base64(key.Lock), lockjson.Known(period.Start),
+		found = append(found, periodJSON{key.Lock, lockjson.Base64(key.Lock), lockjson.OrNull(period.Start),
 			period.Note,
 			held[key.Lock]})
 	})

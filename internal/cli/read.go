@@ -136,8 +136,8 @@ func (l *lockInfo) holders() []*locks.Row {
 func (l *lockInfo) json(raw bool) lockjson.Document {
 	doc := &l.Record
 	j := lockjson.NewDocument(doc.Name, l.row, l.shares, l.Waiters, l.Delays, l.now)
-	j.Client = lockjson.Known(doc.Client)
-	j.Backtrace = lockjson.Known(doc.Backtrace)
+	j.Client = lockjson.OrNull(doc.Client)
+	j.Backtrace = lockjson.OrNull(doc.Backtrace)
 	j.Diagnosis = lockjson.NewDiagnosis(l.diagnosis, l.now)
 	if v, ok := l.headline(); ok {
 		j.Headline = lockjson.NewHeadline(&v, v.String(l.now), v.Command())

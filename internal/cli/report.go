@@ -156,8 +156,8 @@ func (p *lockReport) record(doc *metadata.FullRecord, row *locks.Row, d diagnosi
 	}
 	p.operators(&doc.Record)
 	p.row("uuid", text.Visible(doc.UUID))
-	p.row("token", lockjson.Value(lockjson.Number(doc.Token)))
-	p.row("revision", lockjson.Value(lockjson.Number(doc.Revision)))
+	p.row("token", lockjson.OrZero(lockjson.Text(doc.Token)))
+	p.row("revision", lockjson.OrZero(lockjson.Text(doc.Revision)))
 	p.row("client", text.Visible(doc.Client))
 	for _, name := range slices.Sorted(maps.Keys(doc.Attributes)) {
 		p.row("attribute", text.Visible(name)+" = "+text.Visible(fmt.Sprint(doc.Attributes[name])))

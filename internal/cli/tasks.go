@@ -136,9 +136,9 @@ func newTaskJSON(key protocol.Key, value []byte, running bool) taskJSON {
 	return taskJSON{
 		Set: strings.TrimSuffix(key.Lock, "/"+key.ID), Task: key.ID, Lock: key.Lock,
 		State: t.State, Stuck: t.State == protocol.StateInProgress && !running, Attempts: t.Attempts,
-		By:      lockjson.Known(t.By),
-		Note:    lockjson.Known(t.Note),
-		AddedAt: lockjson.Known(t.AddedAt.Time), ChangedAt: lockjson.Known(t.ChangedAt.Time),
+		By:      lockjson.OrNull(t.By),
+		Note:    lockjson.OrNull(t.Note),
+		AddedAt: lockjson.OrNull(t.AddedAt.Time), ChangedAt: lockjson.OrNull(t.ChangedAt.Time),
 	}
 }
 
@@ -154,7 +154,7 @@ func (o *tasksOptions) sets(found []taskJSON) error {
 	for i := range found {
 		g := group{found[i].Set, found[i].shownState()}
 		counts[g]++
-		oldest[g] = protocol.Earlier(oldest[g], lockjson.Value(found[i].ChangedAt))
+		oldest[g] = protocol.Earlier(oldest[g], lockjson.OrZero(found[i].ChangedAt))
 	}
 	groups := slices.SortedFunc(maps.Keys(counts), func(a, b group) int {
 		return cmp.Or(cmp.Compare(a.set, b.set), cmp.Compare(a.state, b.state))
@@ -175,9 +175,9 @@ func (o *tasksOptions) table(found []taskJSON) error {
 	t.Row("STATE", "TASK", "FOR", "ATTEMPTS", "BY", "NOTE")
 	for i := range found {
 		f := &found[i]
-		t.Row(shortText(f.shownState()), text.Visible(f.Task), age(lockjson.Value(f.ChangedAt), now),
+		t.Row(shortText(f.shownState()), text.Visible(f.Task), age(lockjson.OrZero(f.ChangedAt), now),
 			strconv.Itoa(f.Attempts),
-			shortText(lockjson.Value(f.By)), shortText(lockjson.Value(f.Note)))
+			shortText(lockjson.OrZero(f.By)), shortText(lockjson.OrZero(f.Note)))
 		t.Paint(0, taskColour(f.shownState()))
 	}
 	return o.app.writeTable(&t, text.Count(len(found), "task"))

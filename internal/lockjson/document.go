@@ -43,7 +43,7 @@ func NewDocument(name string, row *locks.Row, shares []*locks.Row, waiters []met
 		j.Holders = append(j.Holders, New(r, now))
 	}
 	if row == nil {
-		j.Lock = Whole(name, shares, new(locks.QueueOf(waiters, now)), now)
+		j.Lock = NewAggregate(name, shares, new(locks.QueueOf(waiters, now)), now)
 	} else {
 		j.Lock = New(row, now)
 	}
@@ -94,7 +94,7 @@ func Waiters(queue []metadata.Waiter, now time.Time) []Waiter {
 	queue = first(queue)
 	list := make([]Waiter, len(queue))
 	for i, w := range queue {
-		list[i] = Waiter{UUID: Known(w.UUID), Who: newWho(w.Identity), Under: strings.Fields(w.Under)}
+		list[i] = Waiter{UUID: OrNull(w.UUID), Who: newWho(w.Identity), Under: strings.Fields(w.Under)}
 		list[i].Since, list[i].SinceIn = Instant(w.Since.Time, now)
 		list[i].TimeoutAt, list[i].TimeoutIn = Instant(w.TimeoutAt.Time, now)
 	}

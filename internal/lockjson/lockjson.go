@@ -63,7 +63,8 @@ func newLeased(l *locks.Leased, now time.Time) *Leased {
 	if l == nil {
 		return nil
 	}
-	j := &Leased{Key: l.Key, Single: l.Single, Lease: strconv.FormatInt(l.Lease.ID, 16), TTL: Known(seconds(l.Lease.TTL))}
+	j := &Leased{Key: l.Key, Single: l.Single, Lease: strconv.FormatInt(l.Lease.ID, 16),
+		TTL: OrNull(seconds(l.Lease.TTL))}
 	j.EndsAt, j.EndsIn = Instant(l.Lease.Expires, now)
 	return j
 }
@@ -92,7 +93,7 @@ type Who struct {
 }
 
 func newWho(h metadata.Identity) Who {
-	return Who{Owner: Known(h.Owner), Hostname: Known(h.Hostname), PID: Known(h.PID), Purpose: Known(h.Purpose)}
+	return Who{Owner: OrNull(h.Owner), Hostname: OrNull(h.Hostname), PID: OrNull(h.PID), Purpose: OrNull(h.Purpose)}
 }
 
 // Problem is something that is wrong with a record.
@@ -109,11 +110,11 @@ func New(row *locks.Row, now time.Time) Lock {
 	share := row.Share()
 	l := Lock{
 		Name: r.Name, NameBase64: Base64(r.Name), State: &v.State, Expiring: row.Display == locks.Expiring,
-		UUID: Known(r.UUID), Token: Number(r.Token), Revision: Number(r.Revision),
+		UUID: OrNull(r.UUID), Token: Text(r.Token), Revision: Text(r.Revision),
 		Holder: Holder{Who: newWho(r.Identity), Attributes: attributes(r.Attributes)}, Problems: problems(r.Problems),
-		Kind: Known(share.Kind), ShareOf: Known(share.LockName),
-		Permits: Known(share.Permits), Limit: Known(share.Limit),
-		ClockOffset: Known(seconds(v.ClockOff)), Process: newProcess(r.Process),
+		Kind: OrNull(share.Kind), ShareOf: OrNull(share.LockName),
+		Permits: OrNull(share.Permits), Limit: OrNull(share.Limit),
+		ClockOffset: OrNull(seconds(v.ClockOff)), Process: newProcess(r.Process),
 		Asked: newAsked(r.FinishRequest, new(r.AliveSinceRequest()), now), Extended: newExtended(r.MoreTime, now),
 		Acknowledged: newAcknowledged(r.ValidAcknowledgement(now), now),
 		Leased:       newLeased(row.Leased, now),
@@ -124,7 +125,7 @@ func New(row *locks.Row, now time.Time) Lock {
 	l.HeartbeatUntil, l.HeartbeatIn = Instant(r.HeartbeatUntil, now)
 	if r.Alive != nil {
 		l.AliveAt, l.AliveIn = Instant(r.Alive.At, now)
-		l.Progress = Known(r.Alive.Progress)
+		l.Progress = OrNull(r.Alive.Progress)
 	}
 	l.state(r, v, now)
 	l.wait(row.Queue, now)
@@ -138,9 +139,9 @@ func (l *Lock) wait(q *locks.Queue, now time.Time) {
 	}
 }
 
-// Whole describes a lock without a record of its own: several hold it, or nobody does. Its state is the worst of its
-// holders' states, its permits are those taken, and members that only a single hold has are null.
-func Whole(name string, holders []*locks.Row, q *locks.Queue, now time.Time) Lock {
+// NewAggregate describes a lock without a record of its own: several hold it, or nobody does. Its state is the worst of
+// its holders' states, its permits are those taken, and members that only a single hold has are null.
+func NewAggregate(name string, holders []*locks.Row, q *locks.Queue, now time.Time) Lock {
 	l := Lock{Name: name, NameBase64: Base64(name), Holder: Holder{Attributes: map[string]any{}},
 		Problems: []Problem{}}
 	l.wait(q, now)
@@ -157,10 +158,10 @@ func (l *Lock) add(holder *locks.Row) {
 	l.Expiring = l.Expiring || holder.Display == locks.Expiring
 	share := holder.Share()
 	if l.Kind == nil {
-		l.Kind = Known(share.Kind)
+		l.Kind = OrNull(share.Kind)
 	}
-	l.Permits = Known(share.Permits + Value(l.Permits))
-	l.Limit = Known(max(share.Limit, Value(l.Limit)))
+	l.Permits = OrNull(share.Permits + OrZero(l.Permits))
+	l.Limit = OrNull(max(share.Limit, OrZero(l.Limit)))
 }
 
 func attributes(all map[string]any) map[string]any {
@@ -178,8 +179,8 @@ func problems(all []metadata.Problem) []Problem {
 	return list
 }
 
-// Known returns a pointer to v; nil for the zero value, which means unknown.
-func Known[T comparable](v T) *T {
+// OrNull returns a pointer to v; nil for the zero value, which means unknown.
+func OrNull[T comparable](v T) *T {
 	var zero T
 	if v == zero {
 		return nil
@@ -187,16 +188,16 @@ func Known[T comparable](v T) *T {
 	return &v
 }
 
-// Value is the reverse of [Known].
-func Value[T any](v *T) T {
+// OrZero is the reverse of [OrNull].
+func OrZero[T any](v *T) T {
 	if v == nil {
 		return *new(T)
 	}
 	return *v
 }
 
-// Number returns a token or a revision; nil for 0.
-func Number(n int64) *string {
+// Text returns a token or a revision; nil for 0.
+func Text(n int64) *string {
 	if n == 0 {
 		return nil
 	}
@@ -244,20 +245,20 @@ type Ending struct {
 	Acknowledged *Acknowledged `json:"acknowledged"`
 }
 
-// How returns the word for how a hold ended; an unknown one unchanged.
-func How(ended string) *string {
+// EndingWord returns the word for how a hold ended; an unknown one unchanged.
+func EndingWord(ended string) *string {
 	if words, known := metadata.EndingWordsFor(ended); known {
 		return &words.Word
 	}
-	return Known(ended)
+	return OrNull(ended)
 }
 
 // NewEnding describes how a hold ended.
 func NewEnding(e *metadata.Ending, now time.Time) Ending {
 	j := Ending{
-		Name: e.Name, NameBase64: Base64(e.Name), UUID: Known(e.UUID), Token: Number(e.Token),
-		Holder: Holder{Who: newWho(e.Identity), Progress: Known(e.Progress), Attributes: attributes(e.Attributes)},
-		How:    How(e.Cause), By: Known(e.By), Why: Known(e.Reason),
+		Name: e.Name, NameBase64: Base64(e.Name), UUID: OrNull(e.UUID), Token: Text(e.Token),
+		Holder: Holder{Who: newWho(e.Identity), Progress: OrNull(e.Progress), Attributes: attributes(e.Attributes)},
+		How:    EndingWord(e.Cause), By: OrNull(e.By), Why: OrNull(e.Reason),
 		Asked: newAsked(e.FinishRequest, nil, now), Extended: newExtended(e.MoreTime, now),
 		Acknowledged: newAcknowledged(e.Acknowledgement, now),
 	}
@@ -301,8 +302,8 @@ type Headline struct {
 
 // NewHeadline describes a headline, with its sentence at the time of the answer, and its command.
 func NewHeadline(v *headline.Headline, sentence, command string) *Headline {
-	return &Headline{v.Class.String(), v.Class.Severity(), sentence, Known(v.Lock), Known(string(v.Next())),
-		Known(command)}
+	return &Headline{v.Class.String(), v.Class.Severity(), sentence, OrNull(v.Lock), OrNull(string(v.Next())),
+		OrNull(command)}
 }
 
 // HeadlineShape describes [Headline].

@@ -43,7 +43,7 @@ func newAcknowledged(a *metadata.Acknowledgement, now time.Time) *Acknowledged {
 	if a == nil {
 		return nil
 	}
-	j := &Acknowledged{By: Known(a.By), Source: Known(a.Source), Note: Known(a.Note)}
+	j := &Acknowledged{By: OrNull(a.By), Source: OrNull(a.Source), Note: OrNull(a.Note)}
 	j.At, j.In = Instant(a.At.Time, now)
 	j.Until, j.UntilIn = Instant(a.Until.Time, now)
 	return j
@@ -62,7 +62,7 @@ func newAsked(q *metadata.FinishRequest, answered *bool, now time.Time) *Asked {
 	if q == nil {
 		return nil
 	}
-	j := &Asked{By: Known(q.By), Source: Known(q.Source), Reason: Known(q.Reason), Answered: answered}
+	j := &Asked{By: OrNull(q.By), Source: OrNull(q.Source), Reason: OrNull(q.Reason), Answered: answered}
 	j.At, j.In = Instant(q.At.Time, now)
 	return j
 }
@@ -71,7 +71,7 @@ func newExtended(e *metadata.MoreTime, now time.Time) *Extended {
 	if e == nil {
 		return nil
 	}
-	j := &Extended{By: Known(e.By), Source: Known(e.Source), Reason: Known(e.Reason), Seconds: Known(e.Seconds)}
+	j := &Extended{By: OrNull(e.By), Source: OrNull(e.Source), Reason: OrNull(e.Reason), Seconds: OrNull(e.Seconds)}
 	j.At, j.In = Instant(e.At.Time, now)
 	j.AutoUnlockAt, j.AutoUnlockIn = Instant(e.AutoUnlockAt.Time, now)
 	return j

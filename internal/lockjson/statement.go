@@ -26,10 +26,10 @@ func newProcess(p *metadata.Process) *Process {
 		return nil
 	}
 	return &Process{
-		BootID: Known(p.BootID), ProcessStart: Known(p.Start), PIDNamespace: Known(p.PIDNamespace),
-		SupervisorStart: Known(p.SupervisorStart), CgroupID: Known(p.CgroupID),
-		PodNamespace: Known(p.PodNamespace), PodName: Known(p.PodName),
-		PodUID: Known(p.PodUID), Container: Known(p.Container), Detached: p.Detached,
+		BootID: OrNull(p.BootID), ProcessStart: OrNull(p.Start), PIDNamespace: OrNull(p.PIDNamespace),
+		SupervisorStart: OrNull(p.SupervisorStart), CgroupID: OrNull(p.CgroupID),
+		PodNamespace: OrNull(p.PodNamespace), PodName: OrNull(p.PodName),
+		PodUID: OrNull(p.PodUID), Container: OrNull(p.Container), Detached: p.Detached,
 	}
 }
 
@@ -56,8 +56,8 @@ func newStatement(s *metadata.Statement, now time.Time) *Statement {
 	if s == nil {
 		return nil
 	}
-	j := &Statement{Cause: Known(s.Cause), How: Known(s.Reason), ExitCode: s.ExitCode, Signal: Known(s.Signal),
-		Detail: Known(s.Detail), Witness: Known(s.Witness), By: Known(s.By)}
+	j := &Statement{Cause: OrNull(s.Cause), How: OrNull(s.Reason), ExitCode: s.ExitCode, Signal: OrNull(s.Signal),
+		Detail: OrNull(s.Detail), Witness: OrNull(s.Witness), By: OrNull(s.By)}
 	j.EndedAt, j.EndedIn = Instant(s.EndedAt.Time, now)
 	j.At, j.In = Instant(s.At.Time, now)
 	return j
@@ -120,9 +120,9 @@ type Delay struct {
 
 // NewDelay describes a lock delay.
 func NewDelay(d *metadata.LockDelay, now time.Time) Delay {
-	j := Delay{Name: d.Name, NameBase64: Base64(d.Name), UUID: Known(d.UUID), Token: Number(d.Token),
-		Revision: Number(d.Revision), Owner: Known(d.Owner), Hostname: Known(d.Hostname), Purpose: Known(d.Purpose),
-		Permits: Known(d.Permits), How: How(d.Cause), By: Known(d.By), Seconds: Known(d.Seconds)}
+	j := Delay{Name: d.Name, NameBase64: Base64(d.Name), UUID: OrNull(d.UUID), Token: Text(d.Token),
+		Revision: Text(d.Revision), Owner: OrNull(d.Owner), Hostname: OrNull(d.Hostname), Purpose: OrNull(d.Purpose),
+		Permits: OrNull(d.Permits), How: EndingWord(d.Cause), By: OrNull(d.By), Seconds: OrNull(d.Seconds)}
 	j.EndedAt, j.EndedIn = Instant(d.At.Time, now)
 	j.Until, j.UntilIn = Instant(d.Until(), now)
 	return j

@@ -106,7 +106,7 @@ func (c *Collector) inconsistent(to scrape, found []diagnosis.Inconsistent) {
 	}
 }
 
-func truth(b bool) float64 {
+func oneIf(b bool) float64 {
 	if b {
 		return 1
 	}
@@ -130,3 +130,58 @@ func info(name, help string, labels prometheus.Labels) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help,
 		ConstLabels: labels}, func() float64 { return 1 })
 }
+
+// scrape is one scrape. The name, the help and the labels of a metric are given where its samples are made.
+type scrape struct {
+	namespace string
+	ch        chan<- prometheus.Metric
+}
+
+// metric writes samples of one metric in a scrape.
+type metric func(value float64, labels ...string)
+
+func (s scrape) gauge(name, help string, labels ...string) metric {
+	return s.metric(prometheus.GaugeValue, name, help, labels)
+}
+
+func (s scrape) counter(name, help string, labels ...string) metric {
+	return s.metric(prometheus.CounterValue, name, help, labels)
+}
+
+func (s scrape) metric(kind prometheus.ValueType, name, help string, labels []string) metric {
+	desc := prometheus.NewDesc(s.namespace+"_"+name, help, labels, nil)
+	return func(value float64, labels ...string) {
+		s.ch <- prometheus.MustNewConstMetric(desc, kind, value, labels...)
+	}
+}
+
+// at writes a time unless it is zero, which would read as 1970.
+func (m metric) at(t time.Time, labels ...string) {
+	if !t.IsZero() {
+		m(float64(t.UnixMicro())/1e6, labels...) // seconds since 1970
+	}
+}
+
+// Series selects the locks that get series of their own.
+type Series string
+
+// The choices.
+const (
+	SeriesAlerting Series = "alerting" // those that are not on time
+	SeriesAll      Series = "all"
+	SeriesNone     Series = "none"
+)
+
+// wanted returns how many locks, the most urgent first, get series of their own.
+func (s Series) wanted(all, urgent int) int {
+	switch s {
+	case SeriesAll:
+		return all
+	case SeriesAlerting:
+		return urgent
+	}
+	return 0
+}
+
+// names reports whether any lock gets series of its own.
+func (s Series) names() bool { return s == SeriesAll || s == SeriesAlerting }

@@ -82,7 +82,7 @@ func (c *Collector) first(rows []*locks.Row) []*locks.Row {
 func (c *Collector) ranks(to scrape, rows []*locks.Row) {
 	rank := to.gauge("lock_rank",
 		"The lock's row in the list of mutexdash, from 1; only of locks that are not on time.", "lock")
-	for i, r := range unlike(rows, label) {
+	for i, r := range firstOfEachLabels(rows, label) {
 		rank(float64(i+1), label(r))
 	}
 }
@@ -91,16 +91,16 @@ func (c *Collector) ranks(to scrape, rows []*locks.Row) {
 func (c *Collector) clocks(to scrape, rows []*locks.Row) {
 	offset := c.ofHolder(to, "lock_holder_clock_offset_seconds",
 		"How far the clock of the lock's holder is ahead of this program's; negative: behind. Only if it is off.")
-	for _, r := range unlike(rows, label) {
+	for _, r := range firstOfEachLabels(rows, label) {
 		offset(r.ClockOff.Seconds(), c.holder(r.Record)...)
 	}
 }
 
 func label(r *locks.Row) string { return text.NameLabel(r.Name) }
 
-// unlike keeps the first of those with the same labels: a duplicate series, by accident or to hide one, would fail the
-// whole scrape.
-func unlike[T any, L comparable](all []T, labels func(T) L) (kept []T) {
+// firstOfEachLabels keeps the first of those with the same labels: a duplicate series, by accident or to hide one,
+// would fail the whole scrape.
+func firstOfEachLabels[T any, L comparable](all []T, labels func(T) L) (kept []T) {
 	taken := make(map[L]bool, len(all))
 	for _, one := range all {
 		if key := labels(one); !taken[key] {
@@ -126,7 +126,7 @@ func (c *Collector) holder(r *metadata.Record, more ...string) []string {
 func (c *Collector) series(to scrape, rows []*locks.Row, policy staleness.Policy, now time.Time) int {
 	// The registry sorts the samples, which is quick if they are sorted already.
 	slices.SortFunc(rows, func(a, b *locks.Row) int { return strings.Compare(a.Name, b.Name) })
-	rows = unlike(rows, label)
+	rows = firstOfEachLabels(rows, label)
 	state := c.ofHolder(to, "lock_state", "The state that the lock is in; always 1.", "state")
 	locked := c.ofHolder(to, "lock_locked_timestamp_seconds", "When the lock was taken, by its holder's clock.")
 	alert := c.ofHolder(to, "lock_alert_at_timestamp_seconds", "When the lock starts to alert.")
@@ -184,7 +184,7 @@ func (c *Collector) unclaimed(to scrape, found []diagnosis.Unclaimed) {
 	since := to.gauge("lock_unclaimed_since_timestamp_seconds", "When this program saw the lock become free that "+
 		"nobody takes; owner and hostname are of the first in line.", "lock", "owner", "hostname")
 	label := func(l diagnosis.Unclaimed) string { return text.NameLabel(l.Name) }
-	for _, l := range unlike(found[:min(len(found), c.c.SeriesLimit)], label) {
+	for _, l := range firstOfEachLabels(found[:min(len(found), c.c.SeriesLimit)], label) {
 		since.at(l.Since, label(l), text.Label(l.First.Owner), text.Label(l.First.Hostname))
 	}
 }
@@ -201,7 +201,7 @@ func (c *Collector) leased(to scrape, rows []*locks.Row, now time.Time) {
 	long := slices.DeleteFunc(slices.Clone(rows), func(r *locks.Row) bool {
 		return now.Sub(r.Leased.HeldSince()) < c.c.LeasedAlertAfter
 	})
-	for _, r := range unlike(long[:min(len(long), c.c.SeriesLimit)], label) {
+	for _, r := range firstOfEachLabels(long[:min(len(long), c.c.SeriesLimit)], label) {
 		since.at(r.Leased.HeldSince(), label(r), text.Label(r.Owner))
 	}
 }
@@ -220,7 +220,7 @@ func (c *Collector) deadlocks(to scrape, cycles []deadlock.Cycle) {
 		locks, holders := c.Labels()
 		return [2]string{locks, holders}
 	}
-	for _, cycle := range unlike(cycles[:min(len(cycles), maxDeadlocks)], labels) {
+	for _, cycle := range firstOfEachLabels(cycles[:min(len(cycles), maxDeadlocks)], labels) {
 		locks, holders := cycle.Labels()
 		since.at(cycle.Since, locks, holders)
 	}
@@ -281,7 +281,7 @@ func lasted(r *metadata.Record, now staleness.Moment) time.Duration {
 func (c *Collector) ended(to scrape, rows []*locks.Row) {
 	endedAt := c.ofHolder(to, "lock_holder_ended_timestamp_seconds",
 		"When the holder of an abandoned lock ended, by the witness's clock.", "cause")
-	for _, r := range unlike(rows, label) {
+	for _, r := range firstOfEachLabels(rows, label) {
 		at := cmp.Or(r.Death.EndedAt.Time, r.Death.At.Time, r.AbandonedAt)
 		endedAt.at(at, c.holder(r.Record, r.Death.Cause)...)
 	}

@@ -39,7 +39,7 @@ func (v *View) Collect(ch chan<- prometheus.Metric) {
 }
 
 func (v *View) fresh(to scrape, f protocol.Freshness) {
-	to.gauge("etcd_up", "Whether the view of the locks is complete and current.")(truth(f.Synced))
+	to.gauge("etcd_up", "Whether the view of the locks is complete and current.")(oneIf(f.Synced))
 	if !f.HeardAt.IsZero() {
 		to.gauge("etcd_revision", "The highest revision of etcd seen.")(float64(f.HighestRevision))
 		to.gauge("last_sync_timestamp_seconds", "When the view of the locks was last known to be current.").
@@ -68,7 +68,7 @@ func (v *View) alarms(to scrape) {
 	}
 	raisedNow := to.gauge("etcd_alarm", "Whether etcd has raised this alarm.", "alarm")
 	for alarm, on := range states {
-		raisedNow(truth(on), alarm)
+		raisedNow(oneIf(on), alarm)
 	}
 }
 

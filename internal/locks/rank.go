@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cespare/xxhash/v2"
+
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -92,11 +94,14 @@ func (r *Row) rank(cycles map[string][2]int) [5]int64 {
 	if r.Class >= ClassOnTime {
 		return [5]int64{int64(r.Class), protocol.Instant(r.Longest), protocol.Instant(r.deadline())}
 	}
-	later := asInt(r.Acknowledged != nil)
+	var later int64
+	if r.Acknowledged != nil {
+		later = 1
+	}
 	if r.Class == ClassMalformed && r.Inconsistent != "" { // after records that cannot be read
 		later += 2
 	}
-	return [5]int64{int64(r.Class), int64(later), -int64(r.TotalWait), -int64(r.Waiters), protocol.Instant(r.began())}
+	return [5]int64{int64(r.Class), later, -int64(r.TotalWait), -int64(r.Waiters), protocol.Instant(r.began())}
 }
 
 // began returns since when the hold has been in its class, as far as that is known.
@@ -113,4 +118,37 @@ func (r *Row) began() time.Time {
 // LateSince is when the first of the deadlines of a lock that alerts passed.
 func (r *Row) LateSince() time.Time {
 	return protocol.Earlier(r.DueAlert, r.ExpiresAt)
+}
+
+// byTotalWait returns those of the rows, which come by name, that are ordered by the time their waiters lose, in that
+// order.
+func byTotalWait(rows []*Row) (ordered []*Row) {
+	for _, r := range rows {
+		if r.Waiters > 0 && r.Class != ClassOnTime {
+			ordered = append(ordered, r)
+		}
+	}
+	return Sort(ordered, Order{By: MostUrgent})
+}
+
+// overtakesAt returns when the first of the rows moves ahead of the one before it although nothing happens: the more
+// wait for it, the faster its lost time grows. Zero = never.
+func overtakesAt(rows []*Row, at time.Time) (first time.Time) {
+	for i := 1; i < len(rows); i++ {
+		ahead, behind := rows[i-1], rows[i]
+		faster := behind.Timed - ahead.Timed
+		if ahead.Class == behind.Class && (ahead.Acknowledged == nil) == (behind.Acknowledged == nil) && faster > 0 {
+			after := (ahead.TotalWait-behind.TotalWait)/time.Duration(faster) + 1
+			first = protocol.Earlier(first, at.Add(after))
+		}
+	}
+	return first
+}
+
+// orderOf is the fingerprint of the order of rows.
+func orderOf(rows []*Row) (order uint64) {
+	for _, r := range rows {
+		order = Hash(order, xxhash.Sum64String(r.Name))
+	}
+	return order
 }

@@ -153,5 +153,9 @@ func TestHoldersOfTooManyPermitsNeedAPerson(t *testing.T) {
 		if want == locks.ClassMalformed && now.Ranking().First.Lock != "pool" {
 			t.Errorf("the headline is about %+v", now.Ranking().First)
 		}
+		finds := now.Finds(locks.ParseQuery("state:malformed", locks.AboutLocks), "pool", noon)
+		if finds != (want == locks.ClassMalformed) {
+			t.Errorf("%d: state:malformed finds the holder: %t", after, finds)
+		}
 	}
 }

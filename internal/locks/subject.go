@@ -48,7 +48,7 @@ type Subject struct {
 	PID                        int64
 	Hold                       string // its uuid
 	Labels                     map[string]any
-	States                     [2]metadata.State // as judged, and as shown: an expiring lock is held
+	States                     [3]metadata.State // as judged, as shown (an expiring lock is held), inconsistent
 	Taken                      time.Time
 	Alerted                    time.Time // since when it has needed a person
 	Alert, Unlock              time.Time // deadlines
@@ -61,11 +61,14 @@ type Subject struct {
 
 // Subject returns the row for a query.
 func (r *Row) Subject() Subject {
-	return Subject{Name: r.Name, Owner: r.Owner, Host: r.Hostname, Purpose: r.Purpose, PID: r.PID, Hold: r.UUID,
-		Labels: r.Attributes, States: [2]metadata.State{r.State, r.Display}, Taken: r.LockedAt,
-		Alerted: r.AttentionSince(), Alert: r.DueAlert, Unlock: r.DueUnlock(), Waiters: r.Waiters,
-		Waits:        r.Longest,
+	s := Subject{Name: r.Name, Owner: r.Owner, Host: r.Hostname, Purpose: r.Purpose, PID: r.PID, Hold: r.UUID,
+		Labels: r.Attributes, States: [3]metadata.State{r.State, r.Display}, Taken: r.LockedAt,
+		Alerted: r.AttentionSince(), Alert: r.DueAlert, Unlock: r.DueUnlock(), Waiters: r.Waiters, Waits: r.Longest,
 		Acknowledged: r.Acknowledged}
+	if r.Inconsistent != "" {
+		s.States[2] = Malformed
+	}
+	return s
 }
 
 // OfEnding returns a hold that has ended. Its state is the one at its end, by its own deadlines: what unlockers had

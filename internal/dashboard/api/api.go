@@ -105,24 +105,24 @@ type unlockerJSON struct {
 func (a *API) ServeStatus(r *app.Request) (app.Answer, error) {
 	now := r.Now
 	fresh := r.Fresh
-	j := statusJSON{Level: fresh.Level(now), Synced: fresh.Synced, Cause: lockjson.Known(fresh.Cause),
-		Revision: strconv.FormatInt(fresh.Revision, 10), Version: lockjson.Known(a.app.Config.Version)}
+	j := statusJSON{Level: fresh.Level(now), Synced: fresh.Synced, Cause: lockjson.OrNull(fresh.Cause),
+		Revision: strconv.FormatInt(fresh.Revision, 10), Version: lockjson.OrNull(a.app.Config.Version)}
 	j.HeardAt, j.HeardIn = lockjson.Instant(fresh.HeardAt, now)
 	unlockers := a.app.Unlockers()
 	j.Unlockers = make([]unlockerJSON, 0, len(unlockers))
 	for _, u := range unlockers {
-		v := unlockerJSON{ID: u.ID, Hostname: lockjson.Known(u.Hostname), Version: lockjson.Known(u.Version),
-			Mode:     lockjson.Known(u.Mode),
-			HeldBack: append([]string{}, u.HeldBack...), GapCause: lockjson.Known(u.LastGapCause),
-			Witness: lockjson.Known(u.WitnessProblem)}
+		v := unlockerJSON{ID: u.ID, Hostname: lockjson.OrNull(u.Hostname), Version: lockjson.OrNull(u.Version),
+			Mode:     lockjson.OrNull(u.Mode),
+			HeldBack: append([]string{}, u.HeldBack...), GapCause: lockjson.OrNull(u.LastGapCause),
+			Witness: lockjson.OrNull(u.WitnessProblem)}
 		v.StartedAt, v.StartedIn = lockjson.Instant(u.StartedAt.Time, now)
 		v.ArrivedAt, v.ArrivedIn = lockjson.Instant(u.ArrivedAt, now)
 		v.LastGapAt, v.LastGapIn = lockjson.Instant(u.LastGap.Time, now)
 		j.Unlockers = append(j.Unlockers, v)
 	}
 	for _, m := range a.app.Config.Members() {
-		j.Members = append(j.Members, memberJSON{m.Endpoint, lockjson.Known(m.Role), lockjson.Known(m.Version),
-			lockjson.Known(m.Size), lockjson.Known(m.Quota), lockjson.Known(m.Problem)})
+		j.Members = append(j.Members, memberJSON{m.Endpoint, lockjson.OrNull(m.Role), lockjson.OrNull(m.Version),
+			lockjson.OrNull(m.Size), lockjson.OrNull(m.Quota), lockjson.OrNull(m.Problem)})
 	}
 	j.Certificates = []certificateJSON{}
 	for _, c := range a.app.Config.Certificates() {

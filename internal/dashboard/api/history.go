@@ -75,7 +75,7 @@ func pastAnswer(r *app.Request, data any, total, matched int, next etcdread.Curs
 	m := newMeta(r, r.Now)
 	m.Total = &total
 	m.Matched = &matched
-	m.Next = lockjson.Known(next.String())
+	m.Next = lockjson.OrNull(next.String())
 	return m.answer(data)
 }
 
@@ -123,11 +123,11 @@ func (a *API) ServeAudit(r *app.Request) (app.Answer, error) {
 
 func newActionJSON(a *protocol.Action, now time.Time) actionJSON {
 	j := actionJSON{
-		ID: a.ID, Actor: a.Actor, Source: a.Source, Client: lockjson.Known(a.Client),
-		UserAgent: lockjson.Known(a.UserAgent), Action: string(a.Verb),
-		Name: a.Lock, NameBase64: lockjson.Base64(a.Lock), UUID: lockjson.Known(a.UUID),
-		Token: lockjson.Number(a.Token), Revision: lockjson.Number(a.Revision), Holder: a.Holder,
-		Reason: a.Reason, Ticket: lockjson.Known(a.Ticket), Seconds: lockjson.Known(a.Seconds), Result: a.Result,
+		ID: a.ID, Actor: a.Actor, Source: a.Source, Client: lockjson.OrNull(a.Client),
+		UserAgent: lockjson.OrNull(a.UserAgent), Action: string(a.Verb),
+		Name: a.Lock, NameBase64: lockjson.Base64(a.Lock), UUID: lockjson.OrNull(a.UUID),
+		Token: lockjson.Text(a.Token), Revision: lockjson.Text(a.Revision), Holder: a.Holder,
+		Reason: a.Reason, Ticket: lockjson.OrNull(a.Ticket), Seconds: lockjson.OrNull(a.Seconds), Result: a.Result,
 	}
 	j.At, j.AtIn = lockjson.Instant(a.At.Time, now)
 	return j

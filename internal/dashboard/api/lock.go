@@ -33,7 +33,7 @@ func (a *API) ServeLock(r *app.Request) (app.Answer, error) {
 	}
 	a.addPast(&j, r, lock, now)
 	if slices.Contains(include, "backtrace") && r.Caller.MayFor(access.Backtrace, lock.Document.Owner) {
-		j.Backtrace = lockjson.Known(lock.Document.Backtrace)
+		j.Backtrace = lockjson.OrNull(lock.Document.Backtrace)
 	}
 	if slices.Contains(include, "fields") {
 		j.Fields = fieldsJSON(r.Caller, &lock.Document)
@@ -79,12 +79,12 @@ func (a *API) withDelays(r *app.Request, err error) error {
 // documentJSON is the lock without backtrace and fields.
 func (a *API) documentJSON(lock *app.Lock, delays []metadata.LockDelay, now time.Time) lockjson.Document {
 	j := lockjson.NewDocument(lock.Name, lock.Row, lock.Shares, lock.Waiters, delays, now)
-	j.Client = lockjson.Known(lock.Document.Client)
-	j.Unread = lockjson.Known(lock.ReadError)
-	j.URL = a.app.URLs.Lock(lock.Name, lockjson.Value(j.UUID))
+	j.Client = lockjson.OrNull(lock.Document.Client)
+	j.Unread = lockjson.OrNull(lock.ReadError)
+	j.URL = a.app.URLs.Lock(lock.Name, lockjson.OrZero(j.UUID))
 	for i := range j.Holders {
 		h := &j.Holders[i]
-		h.URL = a.app.URLs.Lock(h.Name, lockjson.Value(h.UUID))
+		h.URL = a.app.URLs.Lock(h.Name, lockjson.OrZero(h.UUID))
 	}
 	if lock.RequestedHold != "" {
 		ending := &metadata.Ending{Name: lock.Name, UUID: lock.RequestedHold} // over, and no more is known

@@ -96,7 +96,7 @@ func (a *API) ServeLocks(r *app.Request) (app.Answer, error) {
 		data[i] = a.Lock(row, now)
 	}
 	m := l.meta(r)
-	m.Next = lockjson.Known(window.Next)
+	m.Next = lockjson.OrNull(window.Next)
 	m.NextAt, _ = lockjson.Instant(l.snapshot.Next, now)
 	fields := r.URL.Query().Get("fields")
 	if fields == "" {

@@ -40,8 +40,8 @@ func (a *API) ServeTimeline(r *app.Request) (app.Answer, error) {
 	m := newMeta(r, now)
 	m.Matched = new(len(past.All))
 	found, next := pageOf(past.All, after, limit)
-	m.Next = lockjson.Known(next.String())
-	j := timelineJSON{Intervals: make([]lockjson.Interval, len(found)), Unread: lockjson.Known(past.ReadError)}
+	m.Next = lockjson.OrNull(next.String())
+	j := timelineJSON{Intervals: make([]lockjson.Interval, len(found)), Unread: lockjson.OrNull(past.ReadError)}
 	for i := range found {
 		j.Intervals[i] = newInterval(&found[i], now)
 	}
@@ -73,7 +73,7 @@ func pageOf(all []timeline.Interval, after etcdread.Cursor, limit int) ([]timeli
 
 func newInterval(i *timeline.Interval, now time.Time) lockjson.Interval {
 	j := lockjson.Interval{Name: i.Name, NameBase64: lockjson.Base64(i.Name), Wait: i.Wait,
-		Owner: lockjson.Known(i.Owner), Hostname: lockjson.Known(i.Host), PID: lockjson.Known(i.PID)}
+		Owner: lockjson.OrNull(i.Owner), Hostname: lockjson.OrNull(i.Host), PID: lockjson.OrNull(i.PID)}
 	if i.Name != i.Lock {
 		j.ShareOf = &i.Lock
 	}
@@ -84,9 +84,9 @@ func newInterval(i *timeline.Interval, now time.Time) lockjson.Interval {
 	j.AlertAt, j.AlertIn = lockjson.Instant(i.Alert, now)
 	switch {
 	case !i.Wait: // the id of a wait is that of its ticket, which is no hold
-		j.UUID = lockjson.Known(i.ID)
-		j.Token = lockjson.Number(i.Token)
-		j.How = lockjson.How(i.Ended)
+		j.UUID = lockjson.OrNull(i.ID)
+		j.Token = lockjson.Text(i.Token)
+		j.How = lockjson.EndingWord(i.Ended)
 	case i.Acquired:
 		j.How = new("taken")
 	case !i.End.IsZero():
