@@ -101,6 +101,9 @@ func (a *app) reportWait(ctx context.Context, states <-chan string) {
 func (k *kindFlags) heldError(w mutex.Waiting) *mutex.HeldError {
 	held := &mutex.HeldError{Name: w.Name, Holder: w.Holder, Holders: w.Holders, At: w.At, Position: w.Position,
 		Kind: k.kind(), Delay: w.Delay, NoUnlocker: w.NoUnlocker}
+	if held.Kind == "" && len(held.Holders) > 0 { // it waits for shares like a writer
+		held.Kind = metadata.KindExclusive
+	}
 	if held.Kind == metadata.KindSemaphore {
 		held.Limit = k.semaphore
 		held.Weight = k.weight

@@ -70,10 +70,10 @@ func TestLookReadsOneLockAtOneRevision(t *testing.T) {
 		d.Attributes = map[string]any{metadata.AttributeKind: metadata.KindSemaphore, metadata.AttributePermits: 1,
 			metadata.AttributeLimit: 5}
 	}
+	w.hold("pool", uuid(4)) // later it would be refused
 	w.hold("pool#10", uuid(1), permits)
 	w.hold("pool#2", uuid(2), permits)
 	w.hold("pool#third floor", uuid(3))
-	w.hold("pool", uuid(4))
 	w.put(w.l.Ticket("pool", "b"), `{"owner": "second", "since": null, "timeout_at": null}`)
 	w.put(w.l.Ticket("pool", "a"), `{"owner": "third", "since": null, "timeout_at": null}`)
 	w.put(w.l.Ticket("pool", "c"), `{"owner": "has it", "since": null, "timeout_at": null, "holding": true}`)

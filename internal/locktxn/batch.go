@@ -12,6 +12,7 @@ type BatchLock struct {
 	Lock      string
 	UUID      string
 	Fields    []metadata.Field
+	CountedAt int64 // as in a [Claim]
 	SkipQueue bool
 	Tail      int64 // mod revision of the tail of an empty queue; 0 if there was none
 }
@@ -20,16 +21,14 @@ type BatchLock struct {
 // Each lock has the same guards as when it is taken alone, so a late send can be committed only if none of them has
 // been cancelled.
 //
-// Else it reads, in the order of the locks, the record and the delay of each, and then what [FailedCompares] reads.
+// Else it reads, in the order of the locks, what [Acquire] reads of each, and then what [FailedCompares] reads.
 func AcquireBatch(l protocol.Layout, locks []BatchLock, compares []clientv3.Cmp, writes []clientv3.Op) Txn {
 	var t Txn
 	for _, p := range locks {
-		one := claimTxn(l, PlainClaim(p.Lock), p.UUID, p.Fields)
-		switch {
-		case p.SkipQueue:
-		case p.Tail == 0:
-			one.If = append(one.If, absent(l.Tail(p.Lock)))
-		default:
+		claim := PlainClaim(p.Lock)
+		claim.CountedAt = p.CountedAt
+		one := Acquire(l, claim, p.UUID, p.Fields, p.SkipQueue || p.Tail != 0)
+		if p.Tail != 0 && !p.SkipQueue {
 			one.If = append(one.If, clientv3.Compare(clientv3.ModRevision(l.Tail(p.Lock)), "=", p.Tail))
 			one.Then = append(one.Then, clientv3.OpDelete(l.Tail(p.Lock)))
 		}
@@ -79,14 +78,11 @@ func FailedCompares(r *clientv3.TxnResponse, first, compares int) map[int]*clien
 }
 
 // SettleBatch ends the uncertainty of an [AcquireBatch] with an unanswered send: after its commit no late send can be
-// committed. It reads the record and the delay of each lock as [AcquireBatch] does; the records show whether the
-// acquisition holds the locks. Then it reads the endings of the holds: one may have begun and ended.
+// committed. It reads of each lock what [AcquireBatch] does; the records show whether the acquisition holds the locks.
+// Then it reads the endings of the holds: one may have begun and ended.
 func SettleBatch(l protocol.Layout, locks []BatchLock, lease clientv3.LeaseID) Txn {
 	first := locks[0]
-	t := Txn{Then: make([]clientv3.Op, 0, 3*len(locks)+1)}
-	for _, p := range locks {
-		t.Then = append(t.Then, readRecord(l, p.Lock), clientv3.OpGet(l.Delay(p.Lock)))
-	}
+	t := Txn{Then: AcquireBatch(l, locks, nil, nil).Else}
 	for _, p := range locks {
 		t.Then = append(t.Then, clientv3.OpGet(l.History(p.UUID)))
 	}

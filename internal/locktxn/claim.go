@@ -17,34 +17,52 @@ type Claim struct {
 	Record      string // the record that it writes: a share's, or that of the lock
 	MultiHolder bool   // several can hold the lock
 
-	// CountsShares means that the claim depends on the shares of others, as read at the revision CountedAt: it is
-	// refused if there is a later one. Readers do not count.
+	// CountsShares means that the claim depends on the shares of others, as read at the revision CountedAt, 0 if none
+	// were read: it is refused if there is a later one. Readers do not count.
 	CountsShares bool
 	CountedAt    int64
 }
 
 // PlainClaim returns the claim of a lock with a single holder.
-func PlainClaim(lock string) Claim { return Claim{Lock: lock, Record: lock} }
+func PlainClaim(lock string) Claim { return Claim{Lock: lock, Record: lock, CountsShares: true} }
 
-// readHolders reads the record of the lock and its delay; of a multi-holder lock the record, those of all shares, and
-// the delays of all these.
+// HolderReads is the number of operations that read the holders. The answers to a claim's transactions begin with them.
+const HolderReads = 3
+
+// readHolders reads the record of the lock, those of its shares, and its delay; of a multi-holder lock also the delays
+// of shares.
 func (c Claim) readHolders(l protocol.Layout) []clientv3.Op {
-	if !c.MultiHolder {
-		return []clientv3.Op{readRecord(l, c.Lock), clientv3.OpGet(l.Delay(c.Lock))}
-	}
-	from, end := l.Shares(c.Lock)
-	first, last := l.LockAndShareDelays(c.Lock)
-	return []clientv3.Op{readRecord(l, c.Lock), clientv3.OpGet(from, clientv3.WithRange(end)),
-		clientv3.OpGet(first, clientv3.WithRange(last))}
+	return []clientv3.Op{readRecord(l, c.Lock), readShares(l, c.Lock), c.readDelays(l)}
 }
 
-// HolderReads returns the number of operations that read the holders. The answers to a claim's transactions begin with
-// them.
-func (c Claim) HolderReads() int {
-	if c.MultiHolder {
-		return 3
+func readShares(l protocol.Layout, lock string, opts ...clientv3.OpOption) clientv3.Op {
+	from, end := l.Shares(lock)
+	return clientv3.OpGet(from, append(opts, clientv3.WithRange(end))...)
+}
+
+func (c Claim) readDelays(l protocol.Layout, opts ...clientv3.OpOption) clientv3.Op {
+	if !c.MultiHolder {
+		return clientv3.OpGet(l.Delay(c.Lock), opts...)
 	}
-	return 2
+	first, last := l.LockAndShareDelays(c.Lock)
+	return clientv3.OpGet(first, append(opts, clientv3.WithRange(last))...)
+}
+
+// readForWaiter reads the holders for a waiter, but no shares of a lock with a single holder: they are rare, and they
+// refuse its turn.
+func (c Claim) readForWaiter(l protocol.Layout) []clientv3.Op {
+	if c.MultiHolder {
+		return c.readHolders(l)
+	}
+	return []clientv3.Op{readRecord(l, c.Lock), c.readDelays(l)}
+}
+
+// WaiterReads returns the number of operations with which the answers to [Join] and [ReadPosition] begin.
+func (c Claim) WaiterReads() int {
+	if c.MultiHolder {
+		return HolderReads
+	}
+	return HolderReads - 1
 }
 
 // ReadHolders reads the holders and the delays of the lock.
@@ -52,7 +70,8 @@ func ReadHolders(l protocol.Layout, c Claim) Txn { return Txn{Then: c.readHolder
 
 // claimTxn returns the compares and writes of all acquisitions: nobody holds what is claimed, no delay holds it back,
 // and this attempt was not cancelled. A share is taken alongside other shares, but never alongside a holder of the
-// whole lock, nor during the delay of the lock or of that share. A claim that counts also counts the delays of shares.
+// whole lock, nor during the delay of the lock or of that share. A claim that counts also counts the delays of shares,
+// except that of a lock with a single holder.
 //
 // Else it reads the holders, which include this attempt if an earlier send of it was committed.
 func claimTxn(l protocol.Layout, c Claim, uuid string, fields []metadata.Field) Txn {
@@ -74,7 +93,10 @@ func claimTxn(l protocol.Layout, c Claim, uuid string, fields []metadata.Field) 
 	}
 	if c.CountsShares {
 		none := noneSince(c.CountedAt)
-		t.If = append(t.If, none(l.Shares(c.Lock)), none(l.ShareDelays(c.Lock)))
+		t.If = append(t.If, none(l.Shares(c.Lock)))
+		if c.MultiHolder {
+			t.If = append(t.If, none(l.ShareDelays(c.Lock)))
+		}
 	}
 	return t
 }
@@ -86,16 +108,15 @@ func noneSince(revision int64) func(from, end string) clientv3.Cmp {
 	}
 }
 
-// Acquire takes what is claimed if nobody queues for the lock, unless skipQueue is set. Else it reads the holders and,
-// for a multi-holder lock, the tail.
+// Acquire takes what is claimed if nobody queues for the lock, unless skipQueue is set. Else it reads the holders and
+// the tail.
 func Acquire(l protocol.Layout, c Claim, uuid string, fields []metadata.Field, skipQueue bool) Txn {
 	t := claimTxn(l, c, uuid, fields)
 	if !skipQueue {
 		t.If = append(t.If, absent(l.Tail(c.Lock)))
 	}
-	if c.MultiHolder {
-		t.Else = append(t.Else, clientv3.OpGet(l.Tail(c.Lock)))
-	} else {
+	t.Else = append(t.Else, clientv3.OpGet(l.Tail(c.Lock)))
+	if !c.MultiHolder {
 		t.OnlyRecord = c.Lock
 	}
 	return t

@@ -26,7 +26,8 @@ type Txn struct {
 	Then, Else []clientv3.Op
 
 	// OnlyRecord is the name of the only record that the transaction concerns, if it may share a request with
-	// transactions about other records: all that it compares and writes belongs to that record, or to one attempt.
+	// transactions about other records: all that it compares and writes belongs to that record, to one attempt, or to
+	// shares, whose acquisitions share no request.
 	OnlyRecord string
 }
 

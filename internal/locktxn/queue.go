@@ -40,7 +40,7 @@ func Enqueue(l protocol.Layout, c Claim, uuid string, fields []metadata.Field, t
 // Join puts a waiter into the queue, whether or not the lock is held. It reads the holders, and answers as an [Enqueue]
 // that did not take the lock. Without a record to write, it is a fraction of the size.
 func Join(l protocol.Layout, c Claim, uuid string, ticket metadata.Ticket, lease clientv3.LeaseID) Txn {
-	return Txn{Then: append(c.readHolders(l), joinQueue(l, c.Lock, uuid, ticket, lease))}
+	return Txn{Then: append(c.readForWaiter(l), joinQueue(l, c.Lock, uuid, ticket, lease))}
 }
 
 // joinQueue puts the ticket and becomes the tail. If the ticket exists already, it reads it.
@@ -116,7 +116,7 @@ func AcquireInTurn(l protocol.Layout, c Claim, p Position, before string, fields
 func ReadPosition(l protocol.Layout, c Claim, p Position, before string, first bool) Txn {
 	own := clientv3.OpGet(l.Ticket(p.Lock, p.UUID))
 	tail := readTailKey(l, p.Lock)
-	t := Txn{Then: append(c.readHolders(l), own, tail)}
+	t := Txn{Then: append(c.readForWaiter(l), own, tail)}
 	if !first {
 		t.Then = append(t.Then, readOlderTickets(l, p, clientv3.WithLimit(1)))
 	}
@@ -225,20 +225,16 @@ type KnownHolders struct {
 }
 
 // ReadChanges reads the holders if there are others than a waiter knows. If they are the same, or only shares were
-// released, it counts the keys of the shares and the delays of a multi-holder lock; else it reads the holders and the
-// delays. In both cases it then counts each of these tickets: 1 or 0.
+// released, it counts the keys of the shares and the delays; else it reads the holders and the delays. In both cases it
+// then counts each of these tickets: 1 or 0.
 func ReadChanges(l protocol.Layout, k KnownHolders, tickets []string) Txn {
+	c := Claim{Lock: k.Lock, MultiHolder: k.MultiHolder}
 	t := Txn{
 		If: []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(l.Field(k.Lock, lockrecord.FieldUUID)), "=",
-			k.Token), clientv3.Compare(clientv3.ModRevision(l.Delay(k.Lock)), "=", k.Delay)},
-		Else: Claim{Lock: k.Lock, MultiHolder: k.MultiHolder}.readHolders(l),
-	}
-	if k.MultiHolder {
-		from, end := l.Shares(k.Lock)
-		first, last := l.LockAndShareDelays(k.Lock)
-		t.If = append(t.If, noneSince(k.Revision)(from, end))
-		t.Then = append(t.Then, clientv3.OpGet(from, clientv3.WithRange(end), clientv3.WithCountOnly()),
-			clientv3.OpGet(first, clientv3.WithRange(last), clientv3.WithCountOnly()))
+			k.Token), clientv3.Compare(clientv3.ModRevision(l.Delay(k.Lock)), "=", k.Delay),
+			noneSince(k.Revision)(l.Shares(k.Lock))},
+		Then: []clientv3.Op{readShares(l, k.Lock, clientv3.WithCountOnly()), c.readDelays(l, clientv3.WithCountOnly())},
+		Else: c.readHolders(l),
 	}
 	for _, uuid := range tickets {
 		count := clientv3.OpGet(l.Ticket(k.Lock, uuid), clientv3.WithCountOnly())

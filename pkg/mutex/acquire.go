@@ -116,7 +116,7 @@ func (a *acquisition) lockWithoutQueue(ctx context.Context, p proposal) (*Lock, 
 	}
 	defer a.reportWait(ctx)()
 	for isHeld && ctx.Err() == nil {
-		delayed := a.holders.hasDelays() // the delay is followed, too
+		followed := a.endKeys()
 		a.c.retry.Follow(ctx, waiterRecheck, func(events []*clientv3.Event) bool {
 			if allSeen(events, a.seen) {
 				return false
@@ -129,8 +129,8 @@ func (a *acquisition) lockWithoutQueue(ctx context.Context, p proposal) (*Lock, 
 			if newer, isHeld = errors.AsType[*HeldError](err); isHeld {
 				held = newer
 			}
-			return !isHeld || a.holders.hasDelays() != delayed
-		}, a.endKeys()...)
+			return !isHeld || a.endKeys() != followed
+		}, followed.targets(a.c.layout, a.lock, a.set.kind)...)
 	}
 	switch {
 	case l != nil:

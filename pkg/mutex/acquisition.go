@@ -1,6 +1,7 @@
 package mutex
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -114,7 +115,7 @@ func (a *acquisition) tryOnce(ctx context.Context, p proposal, refusals int) (*L
 	switch {
 	case !a.holders.hasRoom(a.set.kind):
 		return nil, a.heldError(ctx)
-	case !claim.MultiHolder, !indeterminate && !a.set.withoutQueue && len(r.Keys(claim.HolderReads()).Kvs) > 0:
+	case !indeterminate && !a.set.withoutQueue && len(r.Keys(locktxn.HolderReads).Kvs) > 0:
 		return a.tryPastDeadTail(ctx)
 	}
 	return nil, errRivals
@@ -160,9 +161,6 @@ func (a *acquisition) tryPastDeadTail(ctx context.Context) (*Lock, error) {
 // Readers that were refused more than once spread over the vacant shares, because others claim one at the same time.
 func (a *acquisition) nextClaim(refusals int) locktxn.Claim {
 	k := a.set.kind
-	if !k.shared() {
-		return locktxn.PlainClaim(a.lock)
-	}
 	if !a.holders.hasRoom(k) {
 		a.holders = holders{}
 	}
@@ -201,15 +199,15 @@ func (a *acquisition) commit(ctx context.Context, p proposal, claim locktxn.Clai
 		l, err := a.newHandle(p, claim.Record, r.Header.Revision, a.draft.AutoUnlockAt)
 		return l, r, err
 	}
-	a.setHolders(r)
+	a.setHolders(r, locktxn.HolderReads)
 	l, err := a.committedHold(p)
 	return l, r, err
 }
 
-// setHolders stores the holders, which are the first operations of an answer.
-func (a *acquisition) setHolders(r etcdretry.Response) {
+// setHolders stores the holders, which so many operations at the beginning of an answer read.
+func (a *acquisition) setHolders(r etcdretry.Response, reads int) {
 	a.seen = r.Header.Revision
-	a.holders = readHolders(a.c.layout, a.lock, a.set.kind, r, 0)
+	a.holders = readHolders(a.c.layout, a.lock, a.set.kind, r, 0, reads)
 	a.holder = a.holders.oldest()
 }
 
@@ -255,19 +253,25 @@ func (a *acquisition) newHandle(p proposal, record string, token int64, autoUnlo
 	return l, nil
 }
 
-// endKeys returns the keys whose deletion tells the first in the queue that a hold or a lock delay is over.
-func (a *acquisition) endKeys() []etcdretry.WatchTarget {
-	layout := a.c.layout
-	keys := []etcdretry.WatchTarget{etcdretry.DeletionsOf(layout.Field(a.lock, lockrecord.FieldUUID))}
-	if !a.set.kind.shared() {
-		if a.holders.hasDelays() {
-			keys = append(keys, etcdretry.DeletionsOf(layout.Delay(a.lock)))
-		}
-		return keys
+// endKeys are keys whose deletion tells the first in the queue that a hold or a lock delay is over.
+type endKeys struct{ shares, delays bool }
+
+// endKeys returns which keys it has to follow, besides that of the lock.
+func (a *acquisition) endKeys() endKeys {
+	return endKeys{shares: a.set.kind.shared() || len(a.holders.shares) > 0, delays: a.holders.hasDelays()}
+}
+
+// targets returns the keys of a lock of this kind.
+func (e endKeys) targets(layout protocol.Layout, lock string, k kind) []etcdretry.WatchTarget {
+	keys := []etcdretry.WatchTarget{etcdretry.DeletionsOf(layout.Field(lock, lockrecord.FieldUUID))}
+	if e.shares {
+		keys = append(keys, deletionsIn(layout.Shares(lock)))
 	}
-	keys = append(keys, deletionsIn(layout.Shares(a.lock)))
-	if a.holders.hasDelays() {
-		keys = append(keys, deletionsIn(layout.LockAndShareDelays(a.lock)))
+	switch {
+	case e.delays && k.shared():
+		keys = append(keys, deletionsIn(layout.LockAndShareDelays(lock)))
+	case e.delays:
+		keys = append(keys, etcdretry.DeletionsOf(layout.Delay(lock)))
 	}
 	return keys
 }
@@ -325,8 +329,8 @@ func (a *acquisition) heldError(ctx context.Context) *HeldError {
 	if !a.holders.hasRoom(k) {
 		held.Delay = a.holders.lastDelay()
 	}
-	if k.shared() {
-		held.Kind = k.name
+	if k.shared() || len(a.holders.shares) > 0 {
+		held.Kind = cmp.Or(k.name, metadata.KindExclusive)
 		held.Holders = a.holders.all()
 		held.Limit = k.limit
 		held.Weight = k.weight

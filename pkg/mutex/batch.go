@@ -31,8 +31,8 @@ type batch struct {
 	writes     []clientv3.Op
 }
 
-// readsPerLock is how many operations read one lock.
-const readsPerLock = 2
+// readsPerLock is how many operations read one lock: its holders and the tail of its queue.
+const readsPerLock = locktxn.HolderReads + 1
 
 // opsPerLock is the most operations that one lock takes: the keys of its record and the tail of its queue. Each
 // condition needs one more for its report: etcd counts nested operations, too.
@@ -124,7 +124,7 @@ func (b *batch) batchLocks() []locktxn.BatchLock {
 	locks := make([]locktxn.BatchLock, len(b.wanted))
 	for i, a := range b.wanted {
 		locks[i] = locktxn.BatchLock{Lock: a.lock, UUID: a.draft.UUID, Fields: b.proposals[i].fields,
-			SkipQueue: a.set.withoutQueue, Tail: b.tails[i]}
+			CountedAt: a.holders.revision, SkipQueue: a.set.withoutQueue, Tail: b.tails[i]}
 	}
 	return locks
 }
@@ -219,9 +219,9 @@ func (b *batch) newHandles(at func(i int) (int64, metadata.FullRecord)) (locks [
 func (b *batch) refusal(ctx context.Context, r etcdretry.Response) error {
 	var held *HeldError
 	for i, a := range b.wanted {
-		a.holders = readHolders(b.c.layout, a.lock, kind{}, r, readsPerLock*i)
-		a.holder = a.holders.writer
-		if held == nil && (a.holder.Token != 0 || a.holders.delay != nil) {
+		a.holders = readHolders(b.c.layout, a.lock, kind{}, r, readsPerLock*i, locktxn.HolderReads)
+		a.holder = a.holders.oldest()
+		if held == nil && !a.holders.hasRoom(kind{}) {
 			held = a.heldError(ctx)
 		}
 	}

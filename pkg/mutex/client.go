@@ -233,7 +233,7 @@ func (c *Client) cancelClaim(ctx context.Context, lock string, k kind, uuid stri
 	if !claim.MultiHolder || r.TxnResponse == nil {
 		return err
 	}
-	h := readHolders(c.layout, lock, k, r, 0)
+	h := readHolders(c.layout, lock, k, r, 0, locktxn.HolderReads)
 	if mine, ok := h.byUUID(uuid); ok {
 		_, failed := c.retry.Send(ctx, locktxn.Withdraw(c.layout, locktxn.PlainClaim(mine.Name), uuid))
 		err = errors.Join(err, failed)

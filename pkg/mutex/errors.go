@@ -54,9 +54,10 @@ type HeldError struct {
 	// clients queue.
 	Position int
 
-	// Kind is how the caller wanted to share the lock: metadata.KindSemaphore, KindShared or KindExclusive; empty for a
-	// plain lock, for which this group of fields is zero. Holders are all holders, the oldest first. Of the Limit
-	// permits of a semaphore, Free were free and the caller wanted Weight.
+	// Kind is how the caller wanted to share the lock: metadata.KindSemaphore, KindShared or KindExclusive, which it is
+	// also for a plain lock that is refused by shares. Otherwise this group of fields is zero for a plain lock. Holders
+	// are all holders, the oldest first. Of the Limit permits of a semaphore, Free were free and the caller wanted
+	// Weight.
 	Kind                string
 	Holders             []metadata.FullRecord
 	Free, Limit, Weight int

@@ -106,7 +106,7 @@ func (k kind) claim(lock string) locktxn.Claim {
 }
 
 // blockers returns the holders that would have to finish to make room for one more of this kind: all of them for a
-// writer, the writer for a reader, and for permits the oldest holders that have enough of them.
+// writer or a plain lock, the writer for a reader, and for permits the oldest holders that have enough of them.
 func (k kind) blockers(lock string, of []metadata.FullRecord) (some []metadata.FullRecord) {
 	missing := max(k.weight, 1) - k.limit
 	for _, d := range of {
@@ -115,7 +115,7 @@ func (k kind) blockers(lock string, of []metadata.FullRecord) (some []metadata.F
 	for _, d := range of {
 		whole := d.Name == lock
 		switch {
-		case whole, k.name == metadata.KindExclusive:
+		case whole, k.name == metadata.KindExclusive, !k.shared():
 			some = append(some, d)
 		case k.name == metadata.KindSemaphore && missing > 0:
 			some = append(some, d)
@@ -128,9 +128,9 @@ func (k kind) blockers(lock string, of []metadata.FullRecord) (some []metadata.F
 // holders are the holders of a lock at one revision. Holds that ended since may have been removed; later ones are not
 // included. The zero holders have no holder, as before the first read.
 type holders struct {
-	revision int64
+	revision int64                       // 0 if the shares were not read
 	writer   metadata.FullRecord         // its Token is 0 when there is none
-	shares   map[int]metadata.FullRecord // by number
+	shares   map[int]metadata.FullRecord // by number; for a plain lock, without others that have such a name
 
 	// Lock delays, after holds whose holders may still be working.
 	delay  *metadata.LockDelay        // that of the lock; nil when there is none
@@ -142,15 +142,15 @@ func readRecord(of protocol.Layout, lock string, a etcdretry.Response, op int) m
 	return lockrecord.Decode(lock, locktxn.Fields(of, a.Keys(op)))
 }
 
-// readHolders returns the holders of a lock of this kind from the operations of an answer from op on, see
-// [locktxn.Claim].
-func readHolders(of protocol.Layout, lock string, k kind, a etcdretry.Response, op int) holders {
-	h := holders{revision: a.Header.Revision, writer: readRecord(of, lock, a, op), delays: map[int]metadata.LockDelay{}}
-	if k.shared() {
-		op++
-		h.shares = readShares(of, lock, a.Keys(op).Kvs)
+// readHolders returns the holders of a lock of this kind from so many operations of an answer from op on:
+// [locktxn.HolderReads], or without the shares one fewer.
+func readHolders(of protocol.Layout, lock string, k kind, a etcdretry.Response, op, reads int) holders {
+	h := holders{writer: readRecord(of, lock, a, op), delays: map[int]metadata.LockDelay{}}
+	if reads == locktxn.HolderReads {
+		h.revision = a.Header.Revision
+		h.shares = readShares(of, lock, k, a.Keys(op+1).Kvs)
 	}
-	for _, kv := range a.Keys(op + 1).Kvs {
+	for _, kv := range a.Keys(op + reads - 1).Kvs {
 		name := of.Parse(string(kv.Key)).Lock
 		delay := protocol.ReadDelay(name, locktxn.KV(kv))
 		base, number, isShare := metadata.ParseShare(name)
@@ -164,12 +164,14 @@ func readHolders(of protocol.Layout, lock string, k kind, a etcdretry.Response, 
 	return h
 }
 
-// readShares returns the shares of a lock, by number, from all of their keys in order.
-func readShares(of protocol.Layout, lock string, kvs []*mvccpb.KeyValue) map[int]metadata.FullRecord {
+// readShares returns the shares of a lock, by number, from all of their keys in order. The other kinds need the numbers
+// that plain locks with such names have, too.
+func readShares(of protocol.Layout, lock string, k kind, kvs []*mvccpb.KeyValue) map[int]metadata.FullRecord {
 	shares := map[int]metadata.FullRecord{}
 	records := protocol.RecordAssembler{Each: func(name string, fields []metadata.Field, _ []string) {
 		base, number, ok := metadata.ParseShare(name)
-		if d := lockrecord.Decode(name, fields); ok && base == lock && d.Token != 0 {
+		d := lockrecord.Decode(name, fields)
+		if ok && base == lock && d.Token != 0 && (k.shared() || d.QueueName() == lock) {
 			shares[number] = d
 		}
 	}}
@@ -274,10 +276,10 @@ func (h *holders) hasRoom(k kind) bool {
 		return false
 	case k.name == metadata.KindSemaphore:
 		return k.weight <= h.free(k.limit)
-	case k.name == metadata.KindExclusive:
-		return len(h.shares)+len(h.delays) == 0
+	case k.name == metadata.KindShared:
+		return true
 	}
-	return true
+	return len(h.shares)+len(h.delays) == 0
 }
 
 // vacantNumber returns the lowest number without a share or a delay, after skipping this many vacant ones.
@@ -296,7 +298,7 @@ func (h *holders) vacantNumber(skip int) int {
 
 // claim returns what to claim when these are the holders.
 func (h *holders) claim(lock string, k kind, skip int) locktxn.Claim {
-	c := locktxn.Claim{Lock: lock, Record: lock, MultiHolder: true, CountsShares: true, CountedAt: h.revision}
+	c := locktxn.Claim{Lock: lock, Record: lock, MultiHolder: k.shared(), CountsShares: true, CountedAt: h.revision}
 	switch k.name {
 	case metadata.KindShared:
 		c.Record = metadata.ShareName(lock, h.vacantNumber(skip))

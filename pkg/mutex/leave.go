@@ -33,10 +33,10 @@ func (a *acquisition) giveUp(ctx context.Context, err error) error {
 		return a.heldUntil(ctx)
 	}
 	a.c.leases.giveBack(a.queue.lease)
-	a.setHolders(r)
+	a.setHolders(r, locktxn.HolderReads)
 	held := a.heldError(left)
 	held.Err = contextError(ctx)
-	held.Position = a.c.queuePosition(r, claim.HolderReads(), position, a.holder.UUID)
+	held.Position = a.c.queuePosition(r, locktxn.HolderReads, position, a.holder.UUID)
 	return held
 }
 

@@ -224,8 +224,7 @@ func Shared() Option {
 	}
 }
 
-// Exclusive takes a read-write lock for writing, alone. It also takes all permits of a [Semaphore]. A plain lock of the
-// same name is not exclusive: it ignores the shares of the lock.
+// Exclusive takes a read-write lock for writing, alone. It also takes all permits of a [Semaphore].
 func Exclusive() Option {
 	return func(s *settings) {
 		s.kind.name = metadata.KindExclusive

@@ -76,7 +76,7 @@ func (a *acquisition) claimOrQueue(ctx context.Context, p proposal, refusals int
 		if l != nil || err != nil {
 			return l, false, err
 		}
-		queued = a.indeterminate || !claim.MultiHolder || len(r.Keys(claim.HolderReads()).Kvs) > 0
+		queued = a.indeterminate || len(r.Keys(locktxn.HolderReads).Kvs) > 0
 		// A late commit could overtake the waiters ahead of this one, and they would wait for each other.
 		a.abandonIndeterminate()
 		return nil, queued, nil
@@ -98,12 +98,12 @@ func (a *acquisition) joinQueue(ctx context.Context, p proposal) (err error) {
 		}
 	}
 	a.prepareTicket(ctx, p)
-	r, err := a.sendProposal(ctx, locktxn.Join(a.c.layout, a.set.kind.claim(a.lock), a.draft.UUID, a.queue.ticket,
-		a.queue.lease.id))
+	claim := a.set.kind.claim(a.lock)
+	r, err := a.sendProposal(ctx, locktxn.Join(a.c.layout, claim, a.draft.UUID, a.queue.ticket, a.queue.lease.id))
 	if err = a.storePosition(r, err); err != nil {
 		return err
 	}
-	a.setHolders(r)
+	a.setHolders(r, claim.WaiterReads())
 	if a.queue.position.Revision == 0 {
 		return errPositionLost
 	}
@@ -157,12 +157,12 @@ func (a *acquisition) storePosition(r etcdretry.Response, err error) error {
 func (a *acquisition) follow(ctx context.Context) (l *Lock, err error) {
 	layout := a.c.layout
 	before := a.queue.before
-	delayed := a.holders.hasDelays() // the delay is followed, too
+	followed := a.endKeys()
 	var keys []etcdretry.WatchTarget
 	if before != "" {
 		keys = append(keys, etcdretry.DeletionsOf(layout.Ticket(a.lock, before)))
 	} else {
-		keys = a.endKeys()
+		keys = followed.targets(layout, a.lock, a.set.kind)
 	}
 	watch, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -173,7 +173,7 @@ func (a *acquisition) follow(ctx context.Context) (l *Lock, err error) {
 	}
 	a.c.retry.Follow(watch, waiterRecheck, func(events []*clientv3.Event) bool {
 		l, err = a.advance(ctx, events)
-		return l != nil || err != nil || a.queue.before != before || a.holders.hasDelays() != delayed
+		return l != nil || err != nil || a.queue.before != before || a.endKeys() != followed
 	}, keys...)
 	return l, err
 }
@@ -235,7 +235,7 @@ func (a *acquisition) lookAtQueue(ctx context.Context) (*Lock, error) {
 		a.keepTail(ctx, r, 1)
 		return nil, nil
 	}
-	a.setHolders(r)
+	a.setHolders(r, claim.WaiterReads())
 	if _, held := a.holders.byUUID(a.draft.UUID); held { // by an earlier claim
 		p, err := a.newProposal()
 		if err != nil {
@@ -243,7 +243,7 @@ func (a *acquisition) lookAtQueue(ctx context.Context) (*Lock, error) {
 		}
 		return a.committedHold(p)
 	}
-	own := claim.HolderReads()
+	own := claim.WaiterReads()
 	tail := own + 1
 	switch older := r.Keys(tail + 1).Kvs; {
 	case len(r.Keys(own).Kvs) == 0:
@@ -273,11 +273,11 @@ func (a *acquisition) takeTurn(ctx context.Context) (*Lock, error) {
 		claim := a.nextClaim(n)
 		l, r, err := a.commit(ctx, p, claim, locktxn.AcquireInTurn(a.c.layout, claim, a.queue.position, a.queue.before,
 			p.fields, a.queue.ticket, a.queue.lease.id))
-		own := claim.HolderReads()
+		const own = locktxn.HolderReads
 		switch {
 		case l != nil || err != nil:
 			return l, err
-		case len(r.Keys(own).Kvs) == 0, !claim.MultiHolder && a.holders.hasRoom(a.set.kind):
+		case len(r.Keys(own).Kvs) == 0:
 			return nil, errPositionLost
 		}
 		// There is a lock delay, or another client took the lock past the queue, or a holder's ticket ended before its

@@ -133,7 +133,7 @@ func joinsTheQueue(txn *heldTxn) bool {
 	if len(txn.cmps) == 0 {
 		ops = txn.thenOps
 	}
-	return len(ops) == 3 && ops[0].IsGet() && ops[2].IsTxn()
+	return len(ops) > 2 && ops[0].IsGet() && ops[len(ops)-1].IsTxn()
 }
 
 // unhurried returns a client that does not retry because of a busy machine: a retry leaves a mark.

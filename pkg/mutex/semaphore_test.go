@@ -8,28 +8,33 @@ import (
 	"testing/synctest"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
 // A lock whose name merely looks like a share of this one does not count, and a record without a number counts as one
-// permit.
+// permit. A plain lock is refused only by records that say that they are shares.
 func TestPermitCounting(t *testing.T) {
 	type others struct {
-		keys     map[string]string
-		free     bool // for one permit of two
-		freeBoth bool // for both
+		keys      map[string]string
+		free      bool // for one permit of two
+		freeBoth  bool // for both
+		freePlain bool // for a plain lock
 	}
 	queues(t, map[string]others{
 		"a lock with a name that begins alike": {map[string]string{"a#1st/uuid": "x", "a#1#1/uuid": "x", "a#/uuid": "x",
-			"a#0/uuid": "x", "a#01/uuid": "x"}, true, true},
-		"a lock with an endless number":     {map[string]string{"a#1234567890/uuid": "x"}, true, true},
-		"a record by a shell":               {map[string]string{"a#7/uuid": "x"}, true, false},
-		"a record by a shell that says two": {map[string]string{"a#7/uuid": "x", "a#7/permits": "2"}, false, false},
+			"a#0/uuid": "x", "a#01/uuid": "x"}, true, true, true},
+		"a lock with an endless number": {map[string]string{"a#1234567890/uuid": "x"}, true, true, true},
+		"a record by a shell":           {map[string]string{"a#7/uuid": "x"}, true, false, true},
+		"a record by a shell, for two":  {map[string]string{"a#7/uuid": "x", "a#7/permits": "2"}, false, false, true},
 		"a record with a number that is none": {
-			map[string]string{"a#7/uuid": "x", "a#7/metadata": `{"permits":"many"}`}, false, false},
-		"what is left of a record without uuid": {map[string]string{"a#1/alive": "x"}, true, true},
-		"a foreign key in between":              {map[string]string{"a#1/sub/uuid": "x"}, true, true},
+			map[string]string{"a#7/uuid": "x", "a#7/metadata": `{"permits":"many"}`}, false, false, true},
+		"a share": {
+			map[string]string{"a#7/uuid": "x", "a#7/kind": "shared"}, true, false, false},
+		"what is left of a record without uuid": {map[string]string{"a#1/alive": "x"}, true, true, true},
+		"a foreign key in between":              {map[string]string{"a#1/sub/uuid": "x"}, true, true, true},
 	}, func(t *testing.T, q *fake, c others) {
 		locks := q.locks()
 		uuidFirst := slices.Backward(slices.Sorted(maps.Keys(c.keys)))
@@ -40,7 +45,8 @@ func TestPermitCounting(t *testing.T) {
 			free bool
 			opts []mutex.Option
 		}{{c.free, opts(mutex.Semaphore(2))}, {c.freeBoth, opts(mutex.Semaphore(2), mutex.Weight(2))},
-			{c.freeBoth, opts(mutex.Exclusive())}} {
+			{c.freeBoth, opts(mutex.Exclusive())}, {c.freePlain, nil}, {c.freePlain, opts(mutex.WithoutQueue())},
+			{c.freePlain, opts(mutex.Then(clientv3.OpPut("/done", "")))}} {
 			l, err := locks.TryLock(t.Context(), "a", want.opts...)
 			if (err == nil) != want.free {
 				t.Errorf("free: %v, got %v", want.free, err)
@@ -49,6 +55,37 @@ func TestPermitCounting(t *testing.T) {
 		}
 		q.delete(mutex.DefaultPrefix + "a#")
 	})
+}
+
+// A plain lock waits for the shares of its name like a writer, in the queue or without one.
+func TestPlainLockWaitsForShares(t *testing.T) {
+	queues(t, map[string][]mutex.Option{"in the queue": nil, "without a queue": opts(mutex.WithoutQueue())},
+		func(t *testing.T, q *fake, options []mutex.Option) {
+			c := q.locks()
+			one, two := take(t, c, "a", mutex.Shared()), take(t, c, "a", mutex.Shared())
+			if held := refused(t, c, "a", options...); len(held.Holders) != 2 || held.Holder.UUID != one.UUID() ||
+				held.Kind != metadata.KindExclusive || !strings.Contains(held.Error(), `lock "a" is read by `) {
+				t.Errorf("refused: %+v", held)
+			}
+			plain := make(chan *mutex.Lock, 1)
+			go func() {
+				l, err := c.Lock(t.Context(), "a", options...)
+				if err != nil {
+					t.Error(err)
+				}
+				plain <- l
+			}()
+			synctest.Wait()
+			unlock(t, one)
+			synctest.Wait()
+			select {
+			case l := <-plain:
+				t.Errorf("beside a reader, %v holds the lock", l)
+			default:
+			}
+			unlock(t, two)
+			unlock(t, <-plain)
+		})
 }
 
 func TestWithoutQueueOvertakesWaitersForPermits(t *testing.T) {

@@ -95,7 +95,7 @@ func (v *waitStatus) refresh(ctx context.Context) (Waiting, error) {
 	switch {
 	case !r.Succeeded:
 		v.read(r)
-	case v.known.MultiHolder && (int(r.Keys(0).Count) != v.keys || int(r.Keys(1).Count) != v.delays):
+	case int(r.Keys(0).Count) != v.keys, int(r.Keys(1).Count) != v.delays:
 		// a share was released, or a delay is over
 		if r, err := v.c.retry.Send(ctx, locktxn.ReadHolders(v.c.layout, v.kind.claim(v.position.Lock))); err == nil {
 			v.read(r)
@@ -155,12 +155,12 @@ func (v *waitStatus) probes() []string {
 
 // read takes the holders from the first operations of an answer.
 func (v *waitStatus) read(r etcdretry.Response) {
-	h := readHolders(v.c.layout, v.position.Lock, v.kind, r, 0)
+	h := readHolders(v.c.layout, v.position.Lock, v.kind, r, 0, locktxn.HolderReads)
 	v.known = v.kind.knownHolders(v.position.Lock, h)
 	v.status = Waiting{Name: v.position.Lock, Position: v.status.Position, Holder: h.oldest(), Delay: h.lastDelay()}
-	if v.known.MultiHolder {
-		v.keys = len(r.Keys(1).Kvs)
-		v.delays = len(r.Keys(2).Kvs)
+	v.keys = len(r.Keys(1).Kvs)
+	v.delays = len(r.Keys(2).Kvs)
+	if v.kind.shared() || len(h.shares) > 0 {
 		v.status.Holders = h.all()
 	}
 	for _, holder := range append(v.status.Holders, v.status.Holder) {

@@ -135,10 +135,7 @@ func fromGo(t *testing.T, c transaction) locktxn.Txn {
 		return locktxn.Acquire(l, claim, i.UUID, record, false)
 	case "try":
 		txn := locktxn.Enqueue(l, claim, i.UUID, record, metadata.Ticket{}, 0)
-		txn.Else = txn.Else[:claim.HolderReads()] // it joins in the same transaction
-		if claim.MultiHolder {
-			txn.Else = append(txn.Else, clientv3.OpGet(l.Tail(i.Lock)))
-		}
+		txn.Else[locktxn.HolderReads] = clientv3.OpGet(l.Tail(i.Lock)) // it joins in the same transaction
 		return txn
 	case "alive":
 		txn := locktxn.Alive(l, hold, i.Fields["alert_at"], i.Fields["auto_unlock_at"], i.Fields["alive"])
@@ -193,7 +190,7 @@ func fromGo(t *testing.T, c transaction) locktxn.Txn {
 		if !claim.MultiHolder { // it keeps its ticket, with a mark
 			txn.Then = append(txn.Then[:len(record)], leave...)
 		}
-		txn.Else = txn.Else[:claim.HolderReads()+1] // it reads the tail
+		txn.Else = txn.Else[:locktxn.HolderReads+1] // it reads the tail
 		return txn
 	case "leave":
 		return locktxn.Leave(l, i.Lock, i.UUID)
@@ -211,11 +208,9 @@ func fromGo(t *testing.T, c transaction) locktxn.Txn {
 func (i input) claim(t *testing.T) locktxn.Claim {
 	t.Helper()
 	c := locktxn.PlainClaim(i.Lock)
-	if i.Kind != "" {
-		c.MultiHolder = true
-		c.CountsShares = i.Kind != metadata.KindShared
-		c.CountedAt = number(t, i.Counted)
-	}
+	c.MultiHolder = i.Kind != ""
+	c.CountsShares = i.Kind != metadata.KindShared
+	c.CountedAt = number(t, i.Counted)
 	if i.Share > 0 {
 		c.Record = metadata.ShareName(i.Lock, i.Share)
 	}
@@ -239,11 +234,11 @@ func jobFromGo(t *testing.T, l protocol.Layout, step string, i input, lease clie
 		seen := clientv3.Compare(clientv3.ModRevision(l.Period(i.Lock)), "=", number(t, i.Seen))
 		txn := locktxn.AcquireBatch(l, one, []clientv3.Cmp{seen},
 			[]clientv3.Op{clientv3.OpPut(l.Period(i.Lock), i.Taken)})
-		txn.Else[2] = clientv3.OpGet(l.Period(i.Lock)) // it reads that in a transaction
+		txn.Else[4] = clientv3.OpGet(l.Period(i.Lock)) // it reads that in a transaction
 		return txn
 	case "settle":
 		txn := locktxn.SettleBatch(l, one, lease)
-		txn.Then = append(txn.Then[:1:1], txn.Then[2:]...) // it reads the delay, too
+		txn.Then = append(txn.Then[:1:1], txn.Then[4:]...) // it reads the shares, the delay and the tail, too
 		return txn
 	}
 	t.Fatalf("there is no step %q", step)
