@@ -260,12 +260,14 @@ class Attempt:
             while not self.token:
                 verdict = await self._look()
                 self._got(verdict)
-                self.holders = verdict.holders or Holders()
+                self.holders = verdict.holders or self.holders
                 if verdict.restore is not None:
                     await self._try_once("restore_tail", self.txn.restore_tail(verdict.restore), self.call.until)
                 if verdict.word == "turn":
                     verdict = await self._take("turn", partial(self.txn.turn, self.position))
-                if verdict.word == "lost" or verdict.word == "again" and verdict.doubt:  # late, it has older times
+                    if verdict.word in ("again", "wait") and verdict.doubt:  # late, it has older times
+                        raise Again
+                if verdict.word == "lost":
                     raise Again
                 if verdict.word == "wait" and watch is not None and watched == verdict.watch:
                     if not await self._silence(watch):

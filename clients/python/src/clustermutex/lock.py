@@ -8,11 +8,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Generic, Iterator, Sequence, TypeVar
 
-from .attempt import AFTERWARDS, Attempt, Call, acquire, in_doubt
+from .attempt import AFTERWARDS, MAX_RIVALS, Attempt, Call, acquire, in_doubt
 from .errors import HeldError, LostError, MutexError, RefusedError, UnavailableError, WaitTimeoutError
 from .handover import Reservation, find
 from .hold import Hold, OnAsked, OnLost, Request
 from .identity import backtrace
+from .kinds import Holders
 from .record import visible
 from .session import Session, log
 from .settings import Settings
@@ -230,9 +231,12 @@ class Group(Generic[L]):
                 for lock in taken:
                     lock.hold.stops = None
 
-    async def _at_once(self, call: Call) -> None:
+    async def _at_once(self, call: Call, known: Sequence[Holders] = (), rivals: int = 0) -> None:
         attempts = [Attempt(self._session, settings, call) for settings in self._settings]
-        body = together([attempt.txn.acquire(attempt.fields()) for attempt in attempts])
+        for attempt, holders in zip(attempts, known):
+            attempt.holders = holders
+        body = together([attempt.txn.acquire(attempt.fields(), attempt.txn.claim(attempt.holders))
+                         for attempt in attempts])
         limit = min(call.until, clock() + min(s.auto_unlock_after for s in self._settings) / 3)
         async with in_doubt(attempts):
             try:
@@ -247,6 +251,8 @@ class Group(Generic[L]):
             for attempt, verdict in zip(attempts, found):
                 attempt.doubt = answer.unanswered
                 attempt.token = verdict.token if all(v.token for v in found) else 0
+        if all(verdict.word == "again" for verdict in found) and rivals < MAX_RIVALS:
+            return await self._at_once(call, [verdict.holders or Holders() for verdict in found], rivals + 1)
         refused = [(a, v.holders) for a, v in zip(attempts, found) if not a.token and v.holders]
         for attempt, holders in sorted(refused, key=lambda one: one[1].room(one[0].settings.need)):  # full ones first
             call.refusal = await attempt.refusal(HeldError if self._wait == 0 else WaitTimeoutError, holders, [])

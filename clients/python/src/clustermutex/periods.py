@@ -12,6 +12,7 @@ from typing import Any, Callable, NamedTuple, Sequence
 from . import record
 from .attempt import Attempt, Call, in_doubt
 from .errors import HeldError, MutexError, RefusedError, UnavailableError
+from .kinds import Holders
 from .lock import Handle
 from .record import Key
 from .session import PATIENCE, Session, log
@@ -76,6 +77,7 @@ async def take_tick(session: Session, lock: Handle, call: Call, ticks: Ticks) ->
     lock.check_idle()
     if settings.need.kind:
         raise RefusedError("a job runs under a plain lock, not under a semaphore or a read-write lock")
+    holders = Holders()
     while True:
         now = time.time()
         tick = ticks.at(now)
@@ -88,7 +90,8 @@ async def take_tick(session: Session, lock: Handle, call: Call, ticks: Ticks) ->
         seen = last[0].mod_revision if last else 0
         words = f"{record.format_time(tick)} taken {_instant(now)} by {record.visible(session.owner)}"
         taken = f"{words} on {record.visible(socket.gethostname())}{ticks.note}"
-        if await _take(attempt, seen, attempt.txn.acquire_once(attempt.fields(), seen, taken)):
+        claim = attempt.txn.claim(holders)
+        if await _take(attempt, seen, attempt.txn.acquire_once(attempt.fields(), seen, taken, claim)):
             attempt.period = last[0].value.decode(errors="replace") if last else ""
             lock.begin(attempt)
             if (late := lock.hold.lost) is not None:
@@ -96,6 +99,7 @@ async def take_tick(session: Session, lock: Handle, call: Call, ticks: Ticks) ->
                 await lock.hold.give_up(clock() + PATIENCE)
                 raise late
             return True
+        holders = attempt.holders
         await stop.wait(0.05)
         if stop.is_set() or clock() >= call.until:
             raise attempt.over()
@@ -115,6 +119,7 @@ async def _take(attempt: Attempt, seen: int, body: Body) -> bool:
     async with in_doubt([attempt]):
         verdict = await _outcome(attempt, seen, body)
         attempt.token = verdict.token
+        attempt.holders = verdict.holders or Holders()
         attempt.doubt = False
     if verdict.word == "refused" and verdict.holders:
         raise await attempt.refusal(HeldError, verdict.holders, [])

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import base64
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import Any, Mapping, NamedTuple, Sequence
 
-from .kinds import Claim, Holders
-from .record import Key, escape, read, read_delay, read_ending
+from .kinds import SEMAPHORE, SHARED, Claim, Holders, Need, share_of
+from .record import Key, Record, escape, name_of, read, read_delay, read_ending
 
 Body = dict[str, Any]
 
@@ -67,12 +68,15 @@ class Verdict:
 class Transactions:
     """The transactions of one attempt to get one lock, and of the hold that it becomes."""
 
-    def __init__(self, prefix: str, lock: str, uuid: str) -> None:
+    def __init__(self, prefix: str, lock: str, uuid: str, need: Need = Need()) -> None:
+        self.prefix = prefix
         self.lock = lock
         self.uuid = uuid
+        self.need = need
         name = escape(lock)
         self.base = f"{prefix}{name}/"
         self.end = f"{prefix}{name}0"
+        self.shares = (f"{prefix}{name}#1", f"{prefix}{name}#:")
         self.queue = f"{prefix}.queue/{name}/"
         self.queue_end = f"{prefix}.queue/{name}0"
         self.tail = self.queue + ".tail"
@@ -91,7 +95,7 @@ class Transactions:
 
     def claim(self, holders: Holders, skip: int = 0) -> Claim:
         """Return what to claim given these holders."""
-        return Claim()
+        return Claim(counted=0 if holders.shares else holders.revision)
 
     def watched(self, key: str) -> list[Watched]:
         """Return what to watch in order to see this key deleted."""
@@ -101,8 +105,8 @@ class Transactions:
 
     def acquire(self, fields: Mapping[str, str], claim: Claim = Claim()) -> Body:
         """Take the lock if it is free, has no queue and no lock delay."""
-        return txn([absent(self.held), absent(self.tail), absent(self.cancelled), absent(self.delay)],
-                   self._put(fields), self._who())
+        return txn(self._free(claim) + [absent(self.tail)], self.of(claim.share)._put(fields),
+                   self._who() + [get(self.tail)])
 
     def try_(self, fields: Mapping[str, str], claim: Claim = Claim()) -> Body:
         """Take the lock unless this attempt has joined the queue: a late send must not overtake its own ticket."""
@@ -127,9 +131,8 @@ class Transactions:
 
     def turn(self, position: int, fields: Mapping[str, str], claim: Claim = Claim()) -> Body:
         """Take the lock as the first of the queue."""
-        return txn([absent(self.held), absent(self.cancelled), compare(self.ticket, "CREATE", str(position)),
-                    absent(self.delay)],
-                   self._put(fields) + self._leave(), [self._record(), get(self.ticket), get(self.delay)])
+        return txn(self._free(claim) + [compare(self.ticket, "CREATE", str(position))],
+                   self.of(claim.share)._put(fields) + self._leave(), self._who() + [get(self.ticket)])
 
     def survey(self) -> Body:
         """Read who holds the lock, its lock delays, and the names of the tickets."""
@@ -141,9 +144,9 @@ class Transactions:
         """Read which period was taken last, and the unlockers' clocks."""
         return txn([], [get(self.period), get(self.unlockers, self.unlockers[:-1] + "0", limit="100")], [])
 
-    def acquire_once(self, fields: Mapping[str, str], seen: int, taken: str) -> Body:
+    def acquire_once(self, fields: Mapping[str, str], seen: int, taken: str, claim: Claim = Claim()) -> Body:
         """Take the lock and the period, if the period key has not changed since it was read."""
-        body = self.acquire(fields)
+        body = self.acquire(fields, claim)
         body["compare"].append(compare(self.period, "MOD", str(seen)))
         body["success"].append(put(self.period, taken))
         body["failure"].append(get(self.period))
@@ -221,6 +224,10 @@ class Transactions:
 
     # -- parts
 
+    def _free(self, claim: Claim) -> list[Body]:
+        """Compare that the claim is still free, and that no share was added since they were counted."""
+        return [absent(self.held), absent(self.cancelled), absent(self.delay), none_since(claim.counted, self.shares)]
+
     def _put(self, fields: Mapping[str, str]) -> list[Body]:
         return [put(self.base + name, value) for name, value in fields.items()]
 
@@ -229,7 +236,7 @@ class Transactions:
 
     def _who(self) -> list[Body]:
         """Read who holds the lock, and its lock delays: see :meth:`holders`."""
-        return [self._record(), get(self.delay)]
+        return [self._record(), get(*self.shares), get(self.delay)]
 
     def _record(self) -> Body:
         return get(self.base, self.end)
@@ -265,9 +272,9 @@ class Transactions:
         if step in ("acquire", "try", "turn"):
             return self._not_taken(step, reads, position, revision)
         if step == "acquire_once":
-            return self._not_once(reads, position)
+            return self._not_once(reads, position, revision)
         if step == "settle":
-            verdict = self._not_taken("settle", [reads[0], []], 0, 0)
+            verdict = self._not_taken("settle", [reads[0], [], [], []], 0, 0)
             return verdict if verdict.token else Verdict("again")
         if step == "join":
             return self._newest(answer.body["responses"], revision) if done else self._joined(reads[0])
@@ -291,21 +298,48 @@ class Transactions:
 
     def holders(self, reads: Sequence[Sequence[Key]], revision: int = 0) -> Holders:
         """Read who holds the lock."""
-        delay = read_delay(self.lock, reads[1][0].value) if reads[1] else None
-        return Holders(revision, read(self.lock, self.base, reads[0]), delay=delay)
+        record, shares, delays = reads[:3]
+        found = {}
+        for name, of in groupby(shares, lambda k: k.key[len(self.prefix):].partition("/")[0]):
+            one = self._share(name, list(of))
+            if one is not None:
+                found[share_of(self.lock, one.lock)] = one
+        delayed = {k.key[len(self.delay):]: k.value for k in delays}
+        own = delayed.pop("", None)
+        ended = {share_of(self.lock, self.lock + end): value for end, value in delayed.items()}
+        return Holders(revision, read(self.lock, self.base, record), found,
+                       None if own is None else read_delay(self.lock, own),
+                       {k: read_delay(f"{self.lock}#{k}", value) for k, value in ended.items() if k})
+
+    def _share(self, segment: str, of: list[Key]) -> Record | None:
+        """Read one share; None if it is not held, or is another lock with such a name.
+
+        The other kinds need the numbers that plain locks with such names have, too.
+        """
+        try:
+            name = name_of(segment)
+        except ValueError:
+            return None
+        one = read(name, f"{self.prefix}{segment}/", of) if share_of(self.lock, name) else None
+        is_share = self.need.kind or one and one.attributes.get("kind") in (SEMAPHORE, SHARED)
+        return one if is_share else None
 
     def _not_taken(self, step: str, reads: Sequence[Sequence[Key]], position: int, revision: int) -> Verdict:
-        held = self._fields(reads[0]).get("uuid")
-        if held is not None and held.value == self.uuid.encode():
-            return Verdict("held_by_earlier_send", token=held.create_revision)
-        if step != "turn":
-            return Verdict("refused", holders=self.holders(reads))
-        mine = bool(reads[1]) and reads[1][0].create_revision == position
-        return Verdict("again" if mine else "lost")
+        holders = self.holders(reads, revision)
+        mine = holders.mine(self.uuid)
+        if mine is not None:
+            return Verdict("held_by_earlier_send", token=mine[1], share=mine[0])
+        if step == "turn":
+            own = bool(reads[3]) and reads[3][0].create_revision == position
+            if own and holders.shares and not self.need.kind and not holders.whole:
+                return Verdict("wait", watch=f"{self.prefix}{escape(holders.all[0].lock)}/uuid", holders=holders)
+            return Verdict("again" if own else "lost", holders=holders)
+        alone = not reads[3] and holders.room(self.need)  # others came and went, or claimed the same
+        return Verdict("again" if alone else "refused", holders=holders)
 
-    def _not_once(self, reads: Sequence[Sequence[Key]], seen: int) -> Verdict:
-        verdict = self._not_taken("acquire", reads, 0, 0)
-        taken = reads[2][0].mod_revision if reads[2] else 0
+    def _not_once(self, reads: Sequence[Sequence[Key]], seen: int, revision: int) -> Verdict:
+        verdict = self._not_taken("acquire", reads, 0, revision)
+        taken = reads[4][0].mod_revision if reads[4] else 0
         return replace(verdict, word="again") if verdict.word == "refused" and taken != seen else verdict
 
     @staticmethod
@@ -414,7 +448,7 @@ def verdicts(of: Sequence[Transactions], answer: Answer) -> list[Verdict]:
     if answer.body.get("succeeded"):
         return [Verdict("held", token=revision) for _ in of]
     reads = [keys(r["response_range"]) for r in answer.body["responses"]]
-    return [one._not_taken("acquire", reads[2 * i:2 * i + 2], 0, revision) for i, one in enumerate(of)]
+    return [one._not_taken("acquire", reads[4 * i:4 * i + 4], 0, revision) for i, one in enumerate(of)]
 
 
 # ---- the gateway's JSON
@@ -435,6 +469,11 @@ def compare(key: str, target: str, value: str, result: str = "EQUAL") -> Body:
 
 def absent(key: str) -> Body:
     return compare(key, "CREATE", "0")
+
+
+def none_since(revision: int, of: tuple[str, str]) -> Body:
+    """Compare that no key of a range was created after a revision."""
+    return {**compare(of[0], "CREATE", str(revision + 1), "LESS"), "range_end": b64(of[1])}
 
 
 def put(key: str, value: str, lease: str = "", prev_kv: bool = False) -> Body:
