@@ -139,6 +139,7 @@ module ClusterMutex
       return take(found) if found[:token]
 
       @holders = found[:holders] || Holders.none
+      @input[:counted] = @holders.revision if @holders.shares.empty?
       @claimed = false
       found
     rescue Error # @doubt says whether anything was sent
@@ -229,6 +230,7 @@ module ClusterMutex
     def take_turn
       found = claim(:turn) or return
       throw :lost if found[:verdict] == :lost || @doubt.unanswered
+      wait_for(found) if found[:verdict] == :wait # for a share, beside which a plain lock is not taken
     rescue UnavailableError
       throw :lost
     end
@@ -288,7 +290,7 @@ module ClusterMutex
 
     # @claimed: a claim is under way, without an answer yet. @doubt: a request with this uuid got no answer.
     def begin_anew
-      @input = { lock: @name, uuid: SecureRandom.uuid, **@settings.need.input }
+      @input = { lock: @name, uuid: SecureRandom.uuid, counted: @input&.fetch(:counted), **@settings.need.input }
       @holders = Holders.none
       @skip = 0
       @doubt = Gateway::Doubt.new(false)

@@ -12,8 +12,8 @@ module ClusterMutex
       { success: [range(period(lock)), clocks] }
     end
 
-    def acquire_once(lock:, uuid:, fields:, seen:, taken:, **)
-      acquire(lock:, uuid:, fields:).tap do |txn|
+    def acquire_once(lock:, seen:, taken:, **input)
+      acquire(lock:, **input).tap do |txn|
         txn[:compare].concat(modified(period(lock), seen))
         txn[:success] << put(period(lock), taken)
         txn[:failure] << range(period(lock))

@@ -20,11 +20,11 @@ module ClusterMutex
       { success: [*place(lock, uuid, kind), older, tickets(lock, 1)] }
     end
 
-    def turn(lock:, uuid:, fields:, position:, **)
+    def turn(lock:, uuid:, fields:, position:, kind: nil, share: 0, counted: 0, **)
       own = ticket(lock, uuid)
-      { compare: [absent(field(lock, "uuid")), absent(cancelled(uuid)), created(own, position), absent(delay(lock))],
-        success: [*puts(lock, fields), *unqueue(lock, uuid)],
-        failure: [range(record(lock), :prefix), range(own), range(delay(lock))] }
+      { compare: [*free(lock, uuid, kind, share, counted), created(own, position)],
+        success: [*puts(share_name(lock, share), fields), *unqueue(lock, uuid)],
+        failure: [*who(lock, kind), range(own)] }
     end
 
     def leave(lock:, uuid:, **)

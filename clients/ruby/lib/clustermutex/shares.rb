@@ -4,19 +4,6 @@ module ClusterMutex
   # The steps for semaphores and read-write locks: each share has a record of its own. They have the names of the other
   # steps with "share" in front; their input has a kind.
   module Shares
-    def share_try(lock:, uuid:, fields:, kind:, share: 0, counted: 0, **)
-      { compare: [*free(lock, uuid, kind, share, counted), absent(tail(lock)), absent(ticket(lock, uuid))],
-        success: puts(share_name(lock, share), fields), failure: [*who(lock, kind), range(tail(lock))] }
-    end
-    alias share_acquire share_try
-
-    def share_turn(lock:, uuid:, fields:, position:, kind:, share: 0, counted: 0, **)
-      own = ticket(lock, uuid)
-      { compare: [*free(lock, uuid, kind, share, counted), created(own, position)],
-        success: [*puts(share_name(lock, share), fields), *unqueue(lock, uuid)],
-        failure: [*who(lock, kind), range(own)] }
-    end
-
     def share_cancel(uuid:, lease:, **input)
       { success: [tombstone(input[:lock], uuid, lease), *share_withdraw(uuid:, **input)[:success]] }
     end
@@ -44,15 +31,15 @@ module ClusterMutex
       record = share_name(lock, share)
       own = [absent(field(record, "uuid")), absent(cancelled(uuid)), absent(delay(record))]
       own += [absent(field(lock, "uuid")), absent(delay(lock))] unless share.to_i.zero?
-      kind == "shared" ? own : own + [none_since(counted, share_range(lock)), none_since(counted, delay_range(lock))]
+      own << none_since(counted, share_range(lock)) unless kind == "shared"
+      own << none_since(counted, delay_range(lock)) if %w[semaphore exclusive].include?(kind)
+      own
     end
 
     # Reads who holds the lock, and its lock delays.
-    def who(lock, kind = nil)
-      own = range(record(lock), :prefix)
-      return [own, range(delay(lock))] unless kind
-
-      [own, range(*share_range(lock)), range(delay(lock), delay_range(lock).last)]
+    def who(lock, kind)
+      delays = delay_range(lock).last if kind
+      [range(record(lock), :prefix), range(*share_range(lock)), range(delay(lock), delays)]
     end
 
     def share_range(lock) = %w[#1 #:].map { |end_of| record(lock).chop + end_of }

@@ -80,7 +80,7 @@ module ClusterMutex
     def at_once
       till = [Clock.now + @session.gateway.timeout, (@till if @wait&.positive?)].compact.min
       doubt = Gateway::Doubt.new(false)
-      found = @session.settle(:acquire_all, { locks: @attempts.map(&:bid) }, till:, doubt:)
+      found = ask(till, doubt)
       refuse(found) unless found[:token]
       return @attempts.each { |attempt| attempt.took(found, doubt) } if @attempts.none?(&:late?)
 
@@ -91,6 +91,17 @@ module ClusterMutex
       raise if @wait&.zero? || e.is_a?(RefusedError)
     ensure
       @attempts.each { |attempt| attempt.gave_up(doubt, refused) unless attempt.lock }
+    end
+
+    # Asks again if only locks with names like those of shares were in the way.
+    def ask(till, doubt)
+      found = {}
+      (1 + Attempt::RIVALS).times do
+        locks = @attempts.map { |attempt| attempt.bid.merge(counted: found[:holders]&.revision) }
+        found = @session.settle(:acquire_all, { locks: }, till:, doubt:)
+        break if found[:verdict] != :again || doubt.unanswered
+      end
+      found
     end
 
     # Raises who holds one of them. After a wait without another answer, that is still the reason.

@@ -34,13 +34,14 @@ module ClusterMutex
 
     # -- Bodies. Steps ignore arguments that they do not need, so that an attempt can be passed as a whole.
 
-    def acquire(lock:, uuid:, fields:, **)
-      { compare: [absent(field(lock, "uuid")), absent(tail(lock)), absent(cancelled(uuid)), absent(delay(lock))],
-        success: puts(lock, fields), failure: who(lock) }
+    # counted: the revision at which there was room beside the shares of others.
+    def acquire(lock:, uuid:, fields:, kind: nil, share: 0, counted: 0, **)
+      { compare: [*free(lock, uuid, kind, share, counted), absent(tail(lock))],
+        success: puts(share_name(lock, share), fields), failure: [*who(lock, kind), range(tail(lock))] }
     end
 
-    def try(lock:, uuid:, fields:, **)
-      acquire(lock:, uuid:, fields:).tap { |txn| txn[:compare] << absent(ticket(lock, uuid)) }
+    def try(lock:, uuid:, **input)
+      acquire(lock:, uuid:, **input).tap { |txn| txn[:compare] << absent(ticket(lock, uuid)) }
     end
 
     # seen: for a heartbeat, the mod revision of alive as last read, so that it overwrites no newer progress.

@@ -7,7 +7,7 @@ module ClusterMutex
 
     def initialize(transactions, input, body)
       @transactions = transactions
-      @lock, @uuid, @token = input.values_at(:lock, :uuid, :token)
+      @lock, @uuid, @token, @kind = input.values_at(:lock, :uuid, :token, :kind)
       @body = body
       @revision = body.dig("header", "revision").to_i
       read = (body["responses"] || []).flat_map { |one| one.dig("response_range", "kvs") || [] }
@@ -17,7 +17,7 @@ module ClusterMutex
 
     # What was read of one of several locks.
     def part(input, number)
-      Reading.new(@transactions, input, @body.merge("responses" => @body["responses"].to_a[2 * number, 2]))
+      Reading.new(@transactions, input, @body.merge("responses" => @body["responses"].to_a[4 * number, 4]))
     end
 
     def succeeded? = @body["succeeded"]
@@ -81,9 +81,11 @@ module ClusterMutex
       Holder.new(fields, token) if token.positive?
     end
 
+    # A plain lock leaves out others with such names, whose numbers the other kinds need.
     def shares
       numbers = @rooms.keys.filter_map { |segment| share(segment) }
-      numbers.to_h { |number| [number, holder(@transactions.share_name(@lock, number))] }.compact
+      found = numbers.to_h { |number| [number, holder(@transactions.share_name(@lock, number))] }.compact
+      @kind ? found : found.select { |_, holder| %w[semaphore shared].include?(holder.attributes["kind"]) }
     end
 
     def share(segment)
@@ -108,14 +110,21 @@ module ClusterMutex
 
     def acquire_verdict(input, found)
       taken(found) do |holders|
-        again = input[:kind] && !found.tail && room?(holders, input)
+        again = !found.tail && room?(holders, input)
         { verdict: again ? :again : :refused, lock: input[:lock], holders: }
       end
     end
     alias try_verdict acquire_verdict
 
     def turn_verdict(input, found)
-      taken(found) { |holders| { verdict: queued?(input, found) ? :again : :lost, holders: } }
+      taken(found) do |holders|
+        next { verdict: :lost } unless queued?(input, found)
+
+        share, = holders.shares.min_by { |_, holder| holder.token } unless input[:kind] || holders.whole
+        next { verdict: :again, holders: } unless share
+
+        { verdict: :wait, watch: field(share_name(input[:lock], share), "uuid"), holders: }
+      end
     end
 
     def taken(found)
