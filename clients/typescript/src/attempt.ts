@@ -9,7 +9,7 @@ import { Causes } from "./endpoint.js";
 import { HeldError, RefusedError, UnavailableError, WaitTimeoutError } from "./errors.js";
 import type { Gateway, Outcome, Patience } from "./gateway.js";
 import { under } from "./identity.js";
-import { allOf, claimOf, delayFor, nobody, type Holders, type Need } from "./kinds.js";
+import { allOf, claimOf, countedIn, delayFor, nobody, type Holders, type Need } from "./kinds.js";
 import { fields, formatTime, type Facts } from "./record.js";
 import type { Settings } from "./settings.js";
 import { watchedFor } from "./shares.js";
@@ -40,7 +40,7 @@ type Taken = Omit<Hold, "handedOver">;
 const ticketTTL = 10; // seconds
 const recheck = 10_000; // milliseconds until a waiter looks without an event
 export const aftermath = 250; // milliseconds for the rest of a call whose time is over
-const maxRivals = 3; // immediate retries if others claim shares at the same time
+export const maxRivals = 3; // immediate retries if others claim shares at the same time
 const longestCleanup = 2000; // milliseconds before the next attempt of a call
 
 /** Who holds a lock that was refused, how many wait, and whether nothing removes an overdue hold, as last read. */
@@ -139,7 +139,8 @@ class Attempt {
   #taking = false; // such a request has no answer yet, or took the lock
   #lease = "";
   #position = "";
-  #holders = nobody; // of a semaphore or a read-write lock, as last read
+  #holders = nobody; // as last read
+  #counted = "0"; // of a plain lock: when a refusal last showed no shares
   #before: string | undefined; // the ticket ahead; empty: none; undefined: not known
 
   constructor(gateway: Gateway, { k, settings, facts }: Wanted, call: Call) {
@@ -155,7 +156,7 @@ class Attempt {
       const r = await this.#send(wait === 0 ? "acquire" : "try", input, began);
       if (r.verdict === "held" || r.verdict === "held_by_earlier_send") return this.#hold(r, input, began, false);
       if (r.verdict === "unanswered") return this.#mayGoOn(r);
-      this.#holders = r.holders ?? nobody;
+      this.#noteHolders(r);
       this.call.refusal = { holders: this.#holders, waiting: 0 };
       const again = r.verdict === "again" && !this.#doubt && (rivals < maxRivals || (wait === 0 && !this.call.isOver));
       if (!again) break;
@@ -166,11 +167,16 @@ class Attempt {
     return this.#queue();
   }
 
-  /** What to claim of a semaphore or a read-write lock. Readers need only a number of their own. */
+  #noteHolders({ holders = nobody }: Outcome) {
+    this.#holders = holders;
+    this.#counted = countedIn(holders, this.#counted);
+  }
+
+  /** What to claim. Readers need only a number of their own. */
   #claim(rivals = 0): Partial<Input> {
     const { need } = this.settings;
     const spread = need.kind === "shared" && rivals > 1 ? Math.floor(Math.random() * 2 ** Math.min(rivals, 6)) : 0;
-    return need.kind ? claimOf(this.#holders, need, spread) : {};
+    return need.kind ? claimOf(this.#holders, need, spread) : { counted: this.#counted };
   }
 
   /** Sends a transaction that may take the lock. */
@@ -282,13 +288,12 @@ class Attempt {
       if (r.error instanceof RefusedError) throw r.error;
       const left = this.call.giveUpAt - performance.now();
       if (left <= 0) await this.#giveUp();
-      if (r.verdict === "turn") {
-        const turn = await this.#turn();
-        if (turn !== "again") return turn;
-      } else if (r.watch && r.watch === watched && watch && !watch.ended && quiet < 6) {
+      const next = r.verdict === "turn" ? await this.#turn() : r.watch ?? "";
+      if (typeof next !== "string") return next;
+      if (next && next === watched && watch && !watch.ended && quiet < 6) {
         quiet = (await watch.next(Math.min(recheck, left))).length ? 0 : quiet + 1;
-      } else if (r.watch) { // another key, or the watch may have fallen silent
-        [watched, quiet] = [r.watch, 0];
+      } else if (next) { // another key, or the watch may have fallen silent
+        [watched, quiet] = [next, 0];
         watch = await this.#watch(watched);
         if (watch) use(watch);
       }
@@ -309,13 +314,16 @@ class Attempt {
     throw heldBy(this.k.lock, this.settings.need, refusal, this.settings.wait / 1000);
   }
 
-  async #turn(): Promise<Taken | "again" | undefined> {
+  /** Takes the lock, or returns the key to wait for, empty to look again. */
+  async #turn(): Promise<Taken | string | undefined> {
     const began = moment();
     const input = this.#input({ position: this.#position, fields: this.#record(began), ...this.#claim() });
     const r = await this.#send("turn", input, began);
     if (r.verdict === "held" || r.verdict === "held_by_earlier_send") return this.#hold(r, input, began, true);
     if (r.error instanceof RefusedError) throw r.error;
-    return r.verdict === "again" && !r.doubt ? "again" : undefined; // an unanswered turn has outdated deadlines
+    this.#noteHolders(r);
+    const isFirst = r.verdict === "again" || r.verdict === "wait";
+    return isFirst && !r.doubt ? r.watch ?? "" : undefined; // an unanswered turn has outdated deadlines
   }
 
   /** Watches for the deletion of a key and of this attempt's ticket. */

@@ -33,6 +33,9 @@ export interface Claim { share: number; counted: string }
 
 export const nobody: Holders = { revision: "0", shares: new Map(), delays: new Map() };
 
+/** The revision at which a lock had no shares, as last counted. */
+export const countedIn = ({ revision, shares }: Holders, before: string) => shares.size ? before : revision;
+
 const maxLimit = 1_000_000;
 const maxReaders = 99_999;
 

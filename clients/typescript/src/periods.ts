@@ -9,7 +9,7 @@ import { take, warn, withTombstone } from "./cleanup.js";
 import { moment } from "./clock.js";
 import { RefusedError, UnavailableError } from "./errors.js";
 import type { Gateway } from "./gateway.js";
-import { nobody } from "./kinds.js";
+import { countedIn, nobody } from "./kinds.js";
 import { asText, dateOf, fields, formatTime, parseObject, plain, visible } from "./record.js";
 import { text, type Keys } from "./transactions.js";
 import { Reading } from "./verdicts.js";
@@ -54,6 +54,7 @@ export async function takeTick(
 ): Promise<Taken | undefined> {
   if (settings.need.kind) throw new RefusedError("a job needs a plain lock, not a semaphore or a read-write lock");
   const patience = { until: performance.now() + gateway.timeout * 1000 };
+  let counted = "0";
   for (;;) {
     const at = moment();
     const tick = ticks.at(at.wall);
@@ -70,12 +71,14 @@ export async function takeTick(
     const last = found.get(k.period);
     const seen = last?.mod_revision ?? "0";
     const { token, verdict, holders = nobody, handedOver } = await take(gateway, k.prefix, [input], async () => {
-      const r = await gateway.transact("acquire_once", k, { ...input, fields: record, seen, taken }, patience);
+      const once = { ...input, fields: record, seen, taken, counted };
+      const r = await gateway.transact("acquire_once", k, once, patience);
       return r.doubt ? settleOutcome(gateway, k, uuid) : r; // a late commit would write the tick again
     });
     const hold = { uuid, began: at, queued: false, doubt: false, share: 0, handedOver };
     if (token) return { ...hold, token, before: text(last?.value) };
     if (verdict === "refused") throw heldBy(k.lock, {}, await withStays(gateway, k, { holders, waiting: 0 }));
+    counted = countedIn(holders, counted);
     if (performance.now() > patience.until) throw new UnavailableError(`the tick of ${plain(k.lock)} keeps changing`);
     await sleep(20 + 80 * Math.random());
   }

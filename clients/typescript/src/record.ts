@@ -147,6 +147,8 @@ export interface Holder {
   unlockAt?: Date;
   /** Where others reach a leader. */
   address?: string;
+  /** How it is held, if others may share the lock. */
+  kind?: string;
   /** How many permits of a semaphore it has, as written; one if absent. */
   permits?: string;
 }
@@ -167,7 +169,7 @@ export function readRecord(all: Field[], token: bigint): Partial<Holder> {
     uuid: own.get("uuid")?.toString(), token, owner: text("owner"), hostname: text("hostname"),
     pid: pid ? Number(pid[0]) : undefined, purpose: text("purpose"), lockedAt: dateOf(text("locked_at")),
     alertAt: dateOf(own.get("alert_at")?.toString()), unlockAt: dateOf(own.get("auto_unlock_at")?.toString()),
-    address: text("address"), permits: text("permits"),
+    address: text("address"), kind: text("kind"), permits: text("permits"),
   };
   return Object.fromEntries(Object.entries(record).filter(([, value]) => value !== undefined));
 }

@@ -3,7 +3,7 @@
 import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 
-import { acquire, aftermath, heldBy, isLate, withStays, type Wanted } from "./attempt.js";
+import { acquire, aftermath, heldBy, isLate, maxRivals, withStays, type Wanted } from "./attempt.js";
 import { take } from "./cleanup.js";
 import { moment } from "./clock.js";
 import { HeldError, RefusedError, UnavailableError, type Reason } from "./errors.js";
@@ -74,7 +74,12 @@ async function atOnce(gateway: Gateway, wanted: Wanted[], { wait, signal }: Sett
   const life = Math.min(...wanted.map(({ settings }) => settings.autoUnlockAfter));
   const patience = { until: performance.now() + Math.min(gateway.timeout * 1000, life / 3, wait || Infinity), signal };
   const taken = await take(gateway, k.prefix, locks, async () => {
-    const r = await gateway.transact("acquire_all", k, { lock: k.lock, uuid: "", locks }, patience);
+    let r = await gateway.transact("acquire_all", k, { lock: k.lock, uuid: "", locks }, patience);
+    for (let rivals = 0; r.verdict === "again" && !r.doubt && rivals < maxRivals; rivals++) {
+      const counted = r.holders?.revision ?? "0"; // no lock has shares, but others have such names
+      const again = locks.map((one) => ({ ...one, counted }));
+      r = await gateway.transact("acquire_all", k, { lock: k.lock, uuid: "", locks: again }, patience);
+    }
     if (!r.token || !wanted.some(({ settings }) => isLate(began, settings))) return r;
     return { ...r, token: "", doubt: true, error: new UnavailableError("etcd answered too late") };
   });

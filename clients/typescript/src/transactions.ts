@@ -118,7 +118,7 @@ export const text = (value: string | undefined) => Buffer.from(value ?? "", "bas
 /** The end of the range of a prefix that ends with "/": "0" is the next byte. */
 const endOf = (prefix: string) => prefix.slice(0, -1) + "0";
 
-export const created = (key: string, revision = "0") =>
+const created = (key: string, revision = "0") =>
   ({ key: base64(key), target: "CREATE", result: "EQUAL", create_revision: revision });
 const valued = (key: string, value: string, result = "EQUAL") =>
   ({ key: base64(key), target: "VALUE", result, value: base64(value) });
@@ -131,7 +131,7 @@ const replace = (key: string, value: string, lease?: string) => {
   const { request_put } = put(key, value, lease);
   return { request_put: { ...request_put, prev_kv: true } };
 };
-export const get = (key: string) => ({ request_range: { key: base64(key) } });
+const get = (key: string) => ({ request_range: { key: base64(key) } });
 const remove = (key: string) => ({ request_delete_range: { key: base64(key) } });
 const removeAll = (k: Keys) => ({ request_delete_range: k.all });
 export const readAll = (k: Keys) => ({ request_range: k.all });
@@ -141,12 +141,10 @@ const newest = (k: Keys, limit: string, below?: string) => ({
     ...(below && { max_create_revision: String(BigInt(below) - 1n) }),
   },
 });
-export const record = (k: Keys, i: Input) =>
+const record = (k: Keys, i: Input) =>
   Object.entries(i.fields ?? {}).map(([name, value]) => put(k.field(name), value));
 const held = (k: Keys, i: Input) => [valued(k.field("uuid"), i.uuid), created(k.field("uuid"), i.token)];
-const free = (k: Keys) => created(k.field("uuid"));
-const undelayed = (k: Keys) => created(k.delay);
-export const notCancelled = (k: Keys, i: Input) => created(k.cancelled(i.uuid));
+const notCancelled = (k: Keys, i: Input) => created(k.cancelled(i.uuid));
 export const tombstone = (k: Keys, i: Input) => put(k.cancelled(i.uuid), i.lock, i.lease);
 export const dequeue = (k: Keys, i: Input) => [
   remove(k.ticket(i.uuid)),
@@ -157,8 +155,20 @@ export const shareRange = (k: Keys) => [`${k.record.slice(0, -1)}#1`, `${k.recor
 export const delayRange = (k: Keys) => [`${k.delay}#1`, `${k.delay}#:`] as const;
 const range = (from: string, end: string) => ({ request_range: { key: base64(from), range_end: base64(end) } });
 /** Reads who holds the lock, and its lock delays. */
-export const who = (k: Keys, i: Input): object[] => i.kind
-  ? [readAll(k), range(...shareRange(k)), range(k.delay, delayRange(k)[1])] : [readAll(k), get(k.delay)];
+export const who = (k: Keys, i: Input) =>
+  [readAll(k), range(...shareRange(k)), i.kind ? range(k.delay, delayRange(k)[1]) : get(k.delay)];
+const noneSince = (revision = "0", [from, end]: readonly [string, string]) =>
+  ({ ...created(from, String(BigInt(revision) + 1n)), range_end: base64(end), result: "LESS" });
+/** Compares that the claim is still free, and that no share was added since they were counted. */
+const free = (k: Keys, i: Input) => {
+  const own = ofShare(k, i.share);
+  return [
+    created(own.field("uuid")), notCancelled(k, i), created(own.delay),
+    ...(i.share ? [created(k.field("uuid")), created(k.delay)] : []),
+    ...(i.kind === "shared" ? [] : [noneSince(i.counted, shareRange(k))]),
+    ...(i.kind && i.kind !== "shared" ? [noneSince(i.counted, delayRange(k))] : []),
+  ];
+};
 /** Reads what a waiter waits for, except the ticket ahead. */
 const place = (k: Keys, i: Input) => {
   const [own, shares, delays] = who(k, i);
@@ -174,9 +184,9 @@ const entombed = (k: Keys, i: Input, body: { success: object[]; failure?: object
 /** The body of each step. */
 export const transactions = {
   acquire: (k: Keys, i: Input) => ({
-    compare: [free(k), created(k.tail), notCancelled(k, i), undelayed(k)],
-    success: record(k, i),
-    failure: who(k, i),
+    compare: [...free(k, i), created(k.tail)],
+    success: record(ofShare(k, i.share), i),
+    failure: [...who(k, i), get(k.tail)],
   }),
   try: (k: Keys, i: Input) => {
     const body = transactions.acquire(k, i);
@@ -229,9 +239,9 @@ export const transactions = {
   /** Finds the ticket before mine. etcd scans every ticket since its last compaction for this. */
   scan: (k: Keys, i: Input) => ({ success: [...place(k, i), newest(k, "1", i.position), newest(k, "1")] }),
   turn: (k: Keys, i: Input) => ({
-    compare: [free(k), notCancelled(k, i), created(k.ticket(i.uuid), i.position), undelayed(k)],
-    success: [...record(k, i), ...dequeue(k, i)],
-    failure: [readAll(k), get(k.ticket(i.uuid)), get(k.delay)],
+    compare: [...free(k, i), created(k.ticket(i.uuid), i.position)],
+    success: [...record(ofShare(k, i.share), i), ...dequeue(k, i)],
+    failure: [...who(k, i), get(k.ticket(i.uuid))],
   }),
   leave: (k: Keys, i: Input) =>
     ({ compare: [valued(k.tail, i.uuid)], success: [newest(k, "2")], failure: [remove(k.ticket(i.uuid))] }),

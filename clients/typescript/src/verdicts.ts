@@ -66,12 +66,13 @@ export class Reading {
 
   /** Who holds the lock, and the lock delays. */
   get holders(): Holders {
-    const { k, revision } = this;
+    const { k, i, revision } = this;
     const found: Holders = { revision, whole: this.#holder(k), shares: new Map(), delays: new Map() };
     for (const segment of this.#rooms.keys()) {
       const share = numberOf(k, segment);
       const holder = share ? this.#holder(ofShare(k, share)) : undefined;
-      if (holder) found.shares.set(share, holder);
+      // To a plain lock, a name alone does not make a share. The other kinds need its number, too.
+      if (holder && (i.kind ?? /^(semaphore|shared)$/.test(holder.kind ?? ""))) found.shares.set(share, holder);
     }
     for (const { key, value } of this.room(".delays")) {
       const name = k.lock + text(key).slice(k.delay.length);
@@ -119,8 +120,14 @@ const taken = (found: Reading, otherwise: (holders: Holders) => Verdict): Verdic
   found.answer.succeeded ? { verdict: "held", token: found.revision } : found.earlier ?? otherwise(found.holders);
 
 const tried: Meaning = (found, i, k) => taken(found, (holders) => {
-  const again = i.kind && !found.tail && hasRoom(holders, i);
+  const again = !found.tail && hasRoom(holders, i);
   return { verdict: again ? "again" : "refused", lock: k.lock, holders };
+});
+
+const turned: Meaning = (found, i, k) => taken(found, (holders) => {
+  if (found.ticket?.create_revision !== i.position) return { verdict: "lost" };
+  const share = i.kind ?? holders.whole ? undefined : mineOf(holders, allOf(holders)[0]?.uuid ?? "");
+  return share ? { verdict: "wait", watch: ofShare(k, share).field("uuid"), holders } : { verdict: "again", holders };
 });
 
 const stands: Meaning = (found, i) => {
@@ -185,7 +192,7 @@ const surveyed: Meaning = (found) => {
 const allTaken: Meaning = ({ answer }, { locks = [] }, { prefix }) => {
   const each = locks.map((one, n) => {
     const k = new Keys(prefix, one.lock);
-    const responses = answer.responses?.slice(2 * n, 2 * n + 2) ?? [];
+    const responses = answer.responses?.slice(4 * n, 4 * n + 4) ?? [];
     return tried(new Reading(k, one, { ...answer, responses }), one, k);
   });
   const refused = each.filter(({ verdict }) => verdict === "refused");
@@ -207,8 +214,7 @@ const meanings: Record<Step, Meaning> = {
   join: joined,
   look: looked,
   scan: scanned,
-  turn: (found, i) => taken(found, (holders) =>
-    ({ verdict: found.ticket?.create_revision === i.position ? "again" : "lost", holders })),
+  turn: turned,
   leave: leaving,
   leave_as_tail: ({ answer }) => ({ verdict: answer.succeeded ? "left" : "again" }),
   restore_tail: () => ({ verdict: "again" }),
@@ -218,7 +224,7 @@ const meanings: Record<Step, Meaning> = {
   acquire_once: (found, i, k) => {
     const verdict = tried(found, i, k);
     const seen = found.get(k.period)?.mod_revision ?? "0";
-    return verdict.verdict === "refused" && seen !== (i.seen ?? "0") ? { verdict: "again" } : verdict;
+    return verdict.verdict === "refused" && seen !== (i.seen ?? "0") ? { ...verdict, verdict: "again" } : verdict;
   },
   restore_period: () => ({ verdict: "again" }),
   settle: ({ earlier }) => earlier ?? { verdict: "again" },
