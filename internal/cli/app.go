@@ -26,7 +26,6 @@ import (
 	"github.com/clustermutex/unlocker/internal/cli/term"
 	"github.com/clustermutex/unlocker/internal/daemon"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
-	"github.com/clustermutex/unlocker/internal/flags"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/mutex"
@@ -46,7 +45,7 @@ type app struct {
 	Process
 	command string // the one that runs: "mutexctl run"
 	etcd    *etcdconn.Settings
-	locks   *flags.LockSettings
+	locks   *protocol.Layout
 
 	etcdLocks []string // prefixes of other libraries' locks
 	log       func() zerolog.Logger

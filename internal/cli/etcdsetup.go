@@ -79,10 +79,7 @@ func (o *etcdSetupOptions) run(ctx context.Context) error {
 	if err := o.check(); err != nil {
 		return err
 	}
-	layout, err := o.app.locks.Layout()
-	if err != nil {
-		return &statusError{ExitUsage, err}
-	}
+	layout := *o.app.locks
 	if o.print {
 		return o.carryOut(ctx, nil, o.steps(layout, &etcdAccess{}))
 	}

@@ -59,10 +59,6 @@ func (a *app) inSession(run func(context.Context, *session) error) func(context.
 
 // connect makes a session without contacting etcd.
 func (a *app) connect() (*session, error) {
-	layout, err := a.locks.Layout()
-	if err != nil {
-		return nil, &statusError{ExitUsage, err}
-	}
 	if err := a.etcd.Check(); err != nil {
 		return nil, &statusError{ExitUsage, err}
 	}
@@ -71,8 +67,8 @@ func (a *app) connect() (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &session{app: a, log: log, client: client, layout: layout,
-		store: lockstore.New(client, layout, lockstore.WithLog(log))}, nil
+	return &session{app: a, log: log, client: client, layout: *a.locks,
+		store: lockstore.New(client, *a.locks, lockstore.WithLog(log))}, nil
 }
 
 // check reads once, so that a problem with the connection is reported at once, and as such.

@@ -50,23 +50,22 @@ func Etcd(fs *pflag.FlagSet) *etcdconn.Settings {
 	return &s
 }
 
-// LockSettings says where the locks are.
-type LockSettings struct {
-	Prefix string // with its final slash
+// Locks defines the flag of the keys' prefix. It accepts valid prefixes only.
+func Locks(fs *pflag.FlagSet) *protocol.Layout {
+	l := protocol.DefaultLayout()
+	fs.Var(layoutValue{&l}, "locks.prefix", "`prefix` of the locks' keys; the etcd user's role needs permission for it")
+	return &l
 }
 
-// Layout returns the layout of the keys below the prefix.
-func (s LockSettings) Layout() (protocol.Layout, error) { return protocol.NewLayout(s.Prefix) }
+// layoutValue is the value of the flag of the keys' prefix.
+type layoutValue struct{ *protocol.Layout }
 
-// Locks defines the flag of the keys' prefix. It accepts valid prefixes only.
-func Locks(fs *pflag.FlagSet) *LockSettings {
-	s := &LockSettings{Prefix: protocol.DefaultPrefix}
-	fs.Var(&checkedValue{&s.Prefix, func(prefix string) (string, error) {
-		l, err := protocol.NewLayout(prefix)
-		return l.Prefix(), err
-	}}, "locks.prefix",
-		"`prefix` of the locks' keys; the etcd user's role needs permission for it")
-	return s
+func (v layoutValue) String() string { return v.Prefix() }
+func (v layoutValue) Type() string   { return "string" }
+
+func (v layoutValue) Set(prefix string) (err error) {
+	*v.Layout, err = protocol.NewLayout(prefix)
+	return err
 }
 
 // EtcdLocks defines the flag that names the prefixes of other libraries' locks.

@@ -2,7 +2,6 @@
 package mutexdash
 
 import (
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -12,11 +11,12 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/app"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/flags"
+	"github.com/clustermutex/unlocker/internal/protocol"
 )
 
 type options struct {
 	etcd   *etcdconn.Settings
-	locks  *flags.LockSettings
+	locks  *protocol.Layout
 	others []string // prefixes of other libraries' locks
 	log    *daemon.LogSettings
 	web    *daemon.WebSettings
@@ -92,11 +92,8 @@ func changedFlags(fs *pflag.FlagSet) []app.Setting {
 	var list []app.Setting
 	fs.VisitAll(func(f *pflag.Flag) {
 		value := f.Value.String()
-		switch {
-		case value == f.DefValue || f.Name == "help" || f.Name == "version":
+		if value == f.DefValue || f.Name == "help" || f.Name == "version" {
 			return
-		case f.Name == "etcd.endpoints":
-			value = strings.Join(withoutCredentials(strings.Split(strings.Trim(value, "[]"), ",")), ",")
 		}
 		list = append(list, app.Setting{Name: f.Name, Value: value, Public: isPublic(f.Name)})
 	})

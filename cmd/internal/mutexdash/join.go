@@ -3,7 +3,6 @@ package mutexdash
 import (
 	"cmp"
 	"crypto/x509"
-	"net/url"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -18,7 +17,6 @@ import (
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/lockview"
-	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -35,7 +33,8 @@ type components struct {
 }
 
 // connect creates the connection to etcd, and the components that read from it. It does not contact etcd.
-func connect(o options, layout protocol.Layout, log zerolog.Logger) (*components, error) {
+func connect(o options, log zerolog.Logger) (*components, error) {
+	layout := *o.locks
 	r := &components{requests: etcdconn.NewRequestMetrics(namespace)}
 	var err error
 	if r.client, err = etcdconn.New(*o.etcd, log, r.requests.DialOptions()...); err != nil {
@@ -47,12 +46,6 @@ func connect(o options, layout protocol.Layout, log zerolog.Logger) (*components
 		IsUsable: func() bool { return r.view.Fresh().Synced }}
 	r.others = etcdlocks.New(o.others, layout, r.store,
 		func(l *locks.Leased, ending *metadata.Ending) { r.pages.Ended(l.Record(), ending) })
-	r.watch(layout, log)
-	return r, nil
-}
-
-// watch creates the view, which reports ended holds to the dashboard.
-func (r *components) watch(layout protocol.Layout, log zerolog.Logger) {
 	r.view = lockview.New(layout, lockview.Source{List: r.store.ListKeys, Watch: r.store.Watch},
 		lockview.Options{
 			Leased: r.others.Locks, ProgressInterval: lockstore.ProgressInterval, Fault: r.faults.Fault,
@@ -62,10 +55,11 @@ func (r *components) watch(layout protocol.Layout, log zerolog.Logger) {
 			},
 			OnAcquired: func(_ *metadata.Record, w metadata.Waiter) { r.pages.Acquired(w) },
 		})
+	return r, nil
 }
 
 // join creates the dashboard, and connects it to the view and the store.
-func (r *components) join(o options, layout protocol.Layout, identities access.Config, log zerolog.Logger) error {
+func (r *components) join(o options, identities access.Config, log zerolog.Logger) error {
 	config, err := o.appearanceConfig()
 	if err != nil {
 		return err
@@ -73,8 +67,8 @@ func (r *components) join(o options, layout protocol.Layout, identities access.C
 	view := r.view
 	config.Access = identities
 	config.Log = log
-	config.Layout = layout
-	config.Endpoints = withoutCredentials(o.etcd.Endpoints)
+	config.Layout = *o.locks
+	config.Endpoints = o.etcd.Endpoints
 	config.View = view
 	config.Store = r.store
 	config.Operator = r.store
@@ -103,7 +97,7 @@ func members(h *etcdconn.Health) []app.Member {
 	}
 	var list []app.Member
 	for _, m := range h.Members {
-		shown := app.Member{Endpoint: withoutCredentials([]string{m.Endpoint})[0], Version: m.Version, Size: m.Size,
+		shown := app.Member{Endpoint: m.Endpoint, Version: m.Version, Size: m.Size,
 			Quota: m.Quota, Problem: cmp.Or(m.Problem, m.WhyOutdated)}
 		switch {
 		case m.Problem != "":
@@ -144,16 +138,4 @@ func alarm(h *etcdconn.Health) string {
 		return ""
 	}
 	return h.Alarms[0].Explain()
-}
-
-// withoutCredentials removes user and password from endpoints.
-func withoutCredentials(endpoints []string) []string {
-	shown := make([]string, len(endpoints))
-	for i, e := range endpoints {
-		if u, err := url.Parse(e); err == nil && u.Host != "" {
-			e = u.Scheme + "://" + u.Host
-		}
-		shown[i] = e
-	}
-	return shown
 }

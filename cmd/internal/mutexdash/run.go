@@ -25,11 +25,7 @@ func run(ctx context.Context, o options) error {
 		return daemon.Usage(err)
 	}
 	log := daemon.Logger(*o.log, os.Stderr)
-	layout, err := o.locks.Layout()
-	if err != nil {
-		return daemon.Usage(err)
-	}
-	r, err := connect(o, layout, log)
+	r, err := connect(o, log)
 	if err != nil {
 		return daemon.Usage(err)
 	}
@@ -43,7 +39,7 @@ func run(ctx context.Context, o options) error {
 		return daemon.Usage(errors.Join(errors.New("--web.hsts needs a certificate in the file of --web.config.file: "+
 			"if a proxy terminates TLS, configure it there"), err))
 	}
-	if err := r.join(o, layout, access, log); err != nil {
+	if err := r.join(o, access, log); err != nil {
 		return daemon.Usage(err)
 	}
 	registry := daemon.NewRegistry(namespace)

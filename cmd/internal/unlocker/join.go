@@ -47,10 +47,7 @@ type components struct {
 
 // join creates the components, and connects each to the others that it needs.
 func join(o options, etcd *clientv3.Client, log zerolog.Logger) (*components, error) {
-	layout, err := o.locks.Layout()
-	if err != nil {
-		return nil, err
-	}
+	layout := *o.locks
 	r := &components{
 		store:  lockstore.New(etcd, layout, lockstore.WithLog(log), lockstore.WithRetention(o.historyRetention)),
 		health: etcdconn.NewHealthMonitor(etcd, o.etcd.RequestTimeout, log),
@@ -131,7 +128,7 @@ func (r *components) sweeperConfig(o options, log zerolog.Logger) (sweeper.Confi
 			p.WitnessProblem = r.pods.Problem()
 		}
 		head, err := store.Announce(ctx, p)
-		return head.Revision, head.RaftTerm, r.noteWrite(err, o.locks.Prefix)
+		return head.Revision, head.RaftTerm, r.noteWrite(err, o.locks.Prefix())
 	}
 	return c, nil
 }

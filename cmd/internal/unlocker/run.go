@@ -69,7 +69,7 @@ func run(ctx context.Context, o options) error {
 	}
 	log.Info().Str("version", r.config.Version).Str("instance", r.config.ID).
 		Str("policy", string(r.config.Mode)).Any("sweep", r.config.Policy.ToPresence(r.config.Exclude)).
-		Str("address", address).Str("prefix", o.locks.Prefix).Msg("unlocker starts")
+		Str("address", address).Str("prefix", o.locks.Prefix()).Msg("unlocker starts")
 
 	group := daemon.Group{Log: log, Ready: ready, Delay: o.web.ShutdownDelay, Timeout: o.web.ShutdownTimeout}
 	group.Add("health of etcd", r.health.Run)
@@ -119,7 +119,7 @@ func (r *components) deletePresence(log zerolog.Logger) {
 
 type options struct {
 	etcd  *etcdconn.Settings
-	locks *flags.LockSettings
+	locks *protocol.Layout
 	log   *daemon.LogSettings
 	web   *daemon.WebSettings
 

@@ -33,7 +33,7 @@ const witnessNamespace = "unlocker_witness"
 // witnessOptions holds the values of the flags of a witness.
 type witnessOptions struct {
 	etcd  *etcdconn.Settings
-	locks *flags.LockSettings
+	locks *protocol.Layout
 	log   *daemon.LogSettings
 	web   *daemon.WebSettings
 
@@ -97,12 +97,8 @@ func (o witnessOptions) run(ctx context.Context) error {
 		return daemon.Usage(err)
 	}
 	defer etcd.Close()
-	layout, err := o.locks.Layout()
-	if err != nil {
-		return daemon.Usage(err)
-	}
-	store := lockstore.New(etcd, layout, lockstore.WithLog(log))
-	view, faults := newWitnessView(machine, layout, store, etcd, log)
+	store := lockstore.New(etcd, *o.locks, lockstore.WithLog(log))
+	view, faults := newWitnessView(machine, *o.locks, store, etcd, log)
 	witness := newHostWitness(machine, view, store, log)
 	registry := daemon.NewRegistry(witnessNamespace)
 	registry.MustRegister(witness.Collector(witnessNamespace), requests, certificate.NewMetrics(witnessNamespace,
@@ -115,7 +111,7 @@ func (o witnessOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	log.Info().Str("version", daemon.CurrentBuild().Version).Str("address", address).Str("prefix", o.locks.Prefix).
+	log.Info().Str("version", daemon.CurrentBuild().Version).Str("address", address).Str("prefix", o.locks.Prefix()).
 		Str("boot_id", machine.BootID).Int64("pid_namespace", machine.Namespace).Bool("sees_all", machine.SeesAll()).
 		Int("earlier_boots", len(machine.Earlier)).Msg("witness starts")
 	group := daemon.Group{Log: log, Ready: ready, Delay: o.web.ShutdownDelay, Timeout: o.web.ShutdownTimeout}
