@@ -72,7 +72,7 @@ func (f *follower) now() time.Time { return f.app.Now() }
 
 // judge judges records now, as the unlockers do.
 func (f *follower) judge(records ...*metadata.Record) *locks.Snapshot {
-	unlockers := diagnosis.CombinePolicies(protocol.Presences(f.view.Unlockers()))
+	unlockers := diagnosis.CombinePolicies(f.view.Unlockers())
 	return f.view.Judge(records, withoutDefaults(unlockers), f.now())
 }
 

@@ -140,7 +140,7 @@ func TestChangesAreSent(t *testing.T) {
 			s.unclaimed = []diagnosis.Unclaimed{{Name: settle, Since: s.now, Waiters: 3}}
 		},
 		"unlockers unlock those of the dead": func(s *scene) {
-			s.unlockers = []protocol.Unlocker{unlocker("eu-1", s.unlockers[0].ArrivedAt)}
+			s.unlockers = []metadata.Presence{unlocker("eu-1", s.unlockers[0].ArrivedAt)}
 			s.unlockers[0].RemovalPolicy.Abandoned = metadata.AbandonedUnlock
 		},
 		"an unlocker holds back": func(s *scene) { s.unlockers[0].HeldBack = []string{"clock"} },

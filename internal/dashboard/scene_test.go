@@ -48,7 +48,7 @@ type scene struct {
 	view      func() []*metadata.Record // the locks as the dashboard sees them
 	documents map[string]metadata.FullRecord
 	queues    map[string][]metadata.Waiter
-	unlockers []protocol.Unlocker
+	unlockers []metadata.Presence
 	unclaimed []diagnosis.Unclaimed
 	foreign   []string
 	fresh     protocol.Freshness
@@ -74,24 +74,24 @@ func newScene() *scene {
 	return &scene{
 		now: now, revision: 918273, documents: map[string]metadata.FullRecord{}, queues: map[string][]metadata.Waiter{},
 		endings:   map[string]*metadata.Ending{},
-		unlockers: []protocol.Unlocker{unlocker("eu-1", now)},
+		unlockers: []metadata.Presence{unlocker("eu-1", now)},
 		fresh: protocol.Freshness{Synced: true, Revision: 918273, HeardAt: now.Add(-2 * time.Second),
 			ProgressInterval: 2 * time.Second},
 	}
 }
 
 // unlocker is one that removes locks, by the default policy.
-func unlocker(id string, arrived time.Time) protocol.Unlocker {
-	return protocol.Unlocker{ArrivedAt: arrived, Presence: metadata.Presence{ID: id, Mode: "auto-unlock",
+func unlocker(id string, arrived time.Time) metadata.Presence {
+	return metadata.Presence{ArrivedAt: arrived, ID: id, Mode: "auto-unlock",
 		LastGap: metadata.Time{Time: arrived.Add(-20 * time.Minute)}, LastGapCause: "etcd takes writes again",
-		RemovalPolicy: staleness.DefaultPolicy().ToPresence(nil)}}
+		RemovalPolicy: staleness.DefaultPolicy().ToPresence(nil)}
 }
 
 // publishing makes all unlockers publish a different policy.
 func publishing(change func(*staleness.Policy), exclude ...string) func(*app.Config) {
 	return func(c *app.Config) {
 		running := of(c).unlockers
-		of(c).unlockers = func() []protocol.Unlocker {
+		of(c).unlockers = func() []metadata.Presence {
 			all := slices.Clone(running())
 			for i := range all {
 				p, _ := staleness.FromPresence(all[i].RemovalPolicy)
@@ -135,7 +135,7 @@ type sources struct {
 	shown     func() []*metadata.Record
 	queues    func() map[string][]metadata.Waiter
 	delays    func() []metadata.LockDelay
-	unlockers func() []protocol.Unlocker
+	unlockers func() []metadata.Presence
 	foreign   func() ([]string, int)
 	fresh     func() protocol.Freshness
 	get       func(ctx context.Context, lock string) (metadata.FullRecord, int64, error)
@@ -147,7 +147,7 @@ type sources struct {
 // of returns the sources in the configuration of a scene.
 func of(c *app.Config) *sources { return c.View.(*sources) }
 
-func (s *sources) Unlockers() []protocol.Unlocker        { return s.unlockers() }
+func (s *sources) Unlockers() []metadata.Presence        { return s.unlockers() }
 func (s *sources) Foreign() (sample []string, total int) { return s.foreign() }
 func (s *sources) Fresh() protocol.Freshness             { return s.fresh() }
 func (s *sources) ReadRecord(ctx context.Context, lock string) (metadata.FullRecord, int64, error) {
@@ -175,7 +175,7 @@ func (s *sources) snapshots(of *scene) *locks.Snapshots {
 		Unclaimed: func() []diagnosis.Unclaimed { return of.unclaimed },
 		Leased:    func() []*locks.Leased { return of.leased },
 		Combined: func() diagnosis.CombinedPolicy {
-			return diagnosis.CombinePolicies(protocol.Presences(s.unlockers()))
+			return diagnosis.CombinePolicies(s.unlockers())
 		},
 		Clock: func() time.Duration { return s.clock() },
 	})
@@ -192,7 +192,7 @@ func (s *scene) config() app.Config {
 		shown:     s.view,
 		queues:    func() map[string][]metadata.Waiter { return s.queues },
 		delays:    func() []metadata.LockDelay { return nil },
-		unlockers: func() []protocol.Unlocker { return s.unlockers },
+		unlockers: func() []metadata.Presence { return s.unlockers },
 		foreign:   func() ([]string, int) { return s.foreign, len(s.foreign) },
 		fresh:     read(s, func() protocol.Freshness { return s.fresh }),
 		get: func(_ context.Context, lock string) (metadata.FullRecord, int64, error) {

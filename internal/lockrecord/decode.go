@@ -103,7 +103,11 @@ func (d *decoder) leftovers() {
 	}
 }
 
-func (d *decoder) isLeftover(f metadata.Field) bool { return IsLeftover(&d.doc.Record, f) }
+// isLeftover reports whether the field was written before this hold began and therefore says nothing about it. A
+// ModRevision of 0 means unknown.
+func (d *decoder) isLeftover(f metadata.Field) bool {
+	return f.ModRevision > 0 && f.ModRevision < d.doc.Token
+}
 
 func (d *decoder) problem(field string, reason metadata.ProblemKind, text string) {
 	d.doc.Problems = append(d.doc.Problems, metadata.Problem{Field: field, Kind: reason, Text: text})

@@ -1,8 +1,8 @@
 package lockrecord
 
 import (
-	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -199,25 +199,9 @@ type Fact struct{ Label, Value string }
 // Facts returns the facts about the holder that a lock's page shows unchanged; a value may be empty. The page shows the
 // purpose separately.
 func Facts(h *metadata.Identity) []Fact {
-	pid := field{at: &h.PID}
-	return []Fact{{"owner", h.Owner}, {"host", h.Hostname}, {"pid", pid.text()}}
-}
-
-// ProcessMembers returns the members of the metadata document that identify the process, as text.
-func ProcessMembers(p *metadata.Process) map[string]string {
-	members := map[string]string{}
-	for _, f := range table(&metadata.FullRecord{}, p) {
-		if text := f.text(); text != "" {
-			members[f.name] = text
-		}
+	pid := ""
+	if h.PID != 0 {
+		pid = strconv.FormatInt(h.PID, 10)
 	}
-	return members
-}
-
-// text returns the value as a separate key has it; empty if there is none.
-func (f *field) text() string {
-	if value := f.jsonValue(); value != nil {
-		return fmt.Sprint(value)
-	}
-	return ""
+	return []Fact{{"owner", h.Owner}, {"host", h.Hostname}, {"pid", pid}}
 }

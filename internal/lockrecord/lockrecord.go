@@ -29,12 +29,6 @@ const (
 // maxNumberBytes is the longest number that stays a number; longer ones become text.
 const maxNumberBytes = 64
 
-// IsLeftover reports whether the field was written before the hold in r began and therefore says nothing about it. A
-// ModRevision of 0 means unknown.
-func IsLeftover(r *metadata.Record, f metadata.Field) bool {
-	return f.ModRevision > 0 && f.ModRevision < r.Token
-}
-
 // IsFieldName reports whether s can name a field or an attribute: it matches [a-z][a-z0-9_]{0,62}.
 func IsFieldName(s string) bool {
 	if s == "" || len(s) > 63 || s[0] < 'a' || s[0] > 'z' {
@@ -48,9 +42,6 @@ func IsFieldName(s string) bool {
 	}
 	return true
 }
-
-// Texts returns pointers to the texts of h, for readers that bound them or share their memory.
-func Texts(h *metadata.Identity) []*string { return []*string{&h.Owner, &h.Hostname, &h.Purpose} }
 
 // AttachStatements sets the record's statements to those that are about its hold. It ignores a death whose cause does
 // not prove it. Nil means that there is no statement.

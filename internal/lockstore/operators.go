@@ -74,7 +74,7 @@ func (s *Store) writeMark(ctx context.Context, r *metadata.Record, a protocol.Ac
 	if err := checkSize(document); err != nil {
 		return err
 	}
-	lease := clientv3.LeaseID(clientv3.NoLease) // not shared: such marks are rare, and each ends at a different time
+	lease := clientv3.NoLease // not shared: such marks are rare, and each ends at a different time
 	commit := func(ctx context.Context) (resp *clientv3.TxnResponse, err error) {
 		if mark.Leased {
 			if lease, err = grantLease(ctx, s.etcd, a.Length()); err != nil {

@@ -128,19 +128,12 @@ func (s *Store) waitersOf(resp *clientv3.GetResponse) []metadata.Waiter {
 	var waiters []metadata.Waiter
 	for _, kv := range resp.Kvs {
 		key := s.layout.Parse(string(kv.Key))
-		if w := decodeWaiter(key, locktxn.KV(kv)); key.Kind == protocol.KindTicket && !w.Holding {
+		if w := protocol.ReadTicket(key, locktxn.KV(kv)); key.Kind == protocol.KindTicket && !w.Holding {
 			waiters = append(waiters, w)
 		}
 	}
 	slices.SortFunc(waiters, func(a, b metadata.Waiter) int { return cmp.Compare(a.Revision, b.Revision) })
 	return waiters
-}
-
-// decodeWaiter decodes a ticket. An unreadable one still counts in the queue.
-func decodeWaiter(key protocol.Key, kv protocol.KV) metadata.Waiter {
-	w := metadata.Waiter{Name: key.Lock, ID: key.ID, Revision: kv.CreateRevision}
-	w.Ticket, _ = protocol.Unmarshal[metadata.Ticket](kv.Value)
-	return w
 }
 
 // RemoveTicket removes the ticket of a waiter that should have given up by now. It returns [metadata.ErrChanged] if the

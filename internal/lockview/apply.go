@@ -94,18 +94,22 @@ func (s *snapshot) applyOther(key protocol.Key, e *protocol.Event, r *grouped, n
 		if e.Deleted {
 			s.queues.remove(key.Lock, key.ID)
 		} else {
-			s.queues.put(decodeWaiter(key.Lock, key.ID, e.KV, now))
+			s.queues.put(protocol.ReadTicket(key, e.KV), now)
 		}
 		r.maybeFree = append(r.maybeFree, key.Lock)
 	case protocol.KindDelay:
 		if e.Deleted {
 			delete(s.delays, key.Lock)
 		} else {
-			s.delays[key.Lock] = decodeDelay(key.Lock, e.KV)
+			s.delays[key.Lock] = protocol.ReadDelay(key.Lock, e.KV)
 		}
 		r.maybeFree = append(r.maybeFree, key.Lock)
 	case protocol.KindUnlocker:
-		s.applyUnlocker(key.ID, e, time.Now())
+		if e.Deleted {
+			delete(s.unlockers, key.ID)
+		} else {
+			s.putUnlocker(key.ID, e.KV, time.Now())
+		}
 	case protocol.KindHistory:
 		if r.endings == nil {
 			r.endings = map[string]*protocol.Event{}
@@ -151,16 +155,6 @@ func (s *snapshot) applyForeign(key protocol.Key, e *protocol.Event, now time.Du
 // unlisted reports whether key lies in an area that lists leave out. Such keys must not be counted here either.
 func (s *snapshot) unlisted(key string) bool {
 	return slices.ContainsFunc(s.layout.UnlistedAreas(), func(area string) bool { return strings.HasPrefix(key, area) })
-}
-
-func (s *snapshot) applyUnlocker(instance string, e *protocol.Event, now time.Time) {
-	_, known := s.unlockers[instance]
-	switch {
-	case e.Deleted:
-		delete(s.unlockers, instance)
-	case known || len(s.unlockers) < maxUnlockers:
-		s.unlockers[instance] = decodeUnlocker(instance, e.KV, now)
-	}
 }
 
 // applyLock applies all changes of one revision to one lock.

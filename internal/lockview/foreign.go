@@ -1,6 +1,7 @@
 package lockview
 
 import (
+	"strings"
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/lockrecord"
@@ -48,6 +49,14 @@ func (f *foreignKeys) add(key, lock string, n int, held bool) {
 	case !ok || known > 0:
 		f.in[lock] = known + n
 	}
+}
+
+// clip cuts text from outside to the length that the protocol allows.
+func clip(s string) string {
+	if len(s) <= metadata.MaxTextBytes {
+		return s
+	}
+	return strings.ToValidUTF8(strings.Clone(s[:metadata.MaxTextBytes]), "")
 }
 
 // maxMisplaced is how many misplaced records are kept; further ones only count as foreign keys.

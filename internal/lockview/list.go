@@ -56,7 +56,7 @@ func (b *builder) add(kv protocol.KV) {
 		b.foreign++
 		b.foreignKey = kv.Key
 	case protocol.KindTicket:
-		b.snap.queues.put(decodeWaiter(key.Lock, key.ID, kv, b.view.Clock()))
+		b.snap.queues.put(protocol.ReadTicket(key, kv), b.view.Clock())
 	case protocol.KindDeath, protocol.KindSuspicion:
 		st := decodeStatement(key, kv, b.view.Clock())
 		if b.view.once && st != nil && !st.At.IsZero() {
@@ -64,11 +64,9 @@ func (b *builder) add(kv protocol.KV) {
 		}
 		b.snap.statements.list(key, st, len(kv.Key)+len(kv.Value))
 	case protocol.KindDelay:
-		b.snap.delays[key.Lock] = decodeDelay(key.Lock, kv)
+		b.snap.delays[key.Lock] = protocol.ReadDelay(key.Lock, kv)
 	case protocol.KindUnlocker:
-		if len(b.snap.unlockers) < maxUnlockers {
-			b.snap.unlockers[key.ID] = decodeUnlocker(key.ID, kv, time.Time{})
-		}
+		b.snap.putUnlocker(key.ID, kv, time.Time{})
 	}
 }
 

@@ -19,12 +19,14 @@ type queue struct {
 	sorted  []metadata.Waiter          // never written to; nil when out of date
 }
 
-// put adds or changes a waiter. A waiter that got the lock keeps its ticket, marked as holding, and is removed here.
-func (q queues) put(w metadata.Waiter) {
+// put adds or changes a waiter, as it was read at now. A waiter that got the lock keeps its ticket, marked as holding,
+// and is removed here.
+func (q queues) put(w metadata.Waiter, now time.Duration) {
 	if w.Holding {
 		q.remove(w.Name, w.ID)
 		return
 	}
+	w.Seen = now
 	w.Seen = q.seen(w)
 	if q[w.Name] == nil {
 		q[w.Name] = &queue{waiters: map[string]metadata.Waiter{}}

@@ -170,13 +170,13 @@ func (v *View) Queues() map[string][]metadata.Waiter {
 
 // Unlockers returns the running unlockers, sorted by id. Presence records that cannot be read or are no longer
 // refreshed are left out.
-func (v *View) Unlockers() []protocol.Unlocker {
+func (v *View) Unlockers() []metadata.Presence {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	all := make([]protocol.Unlocker, 0, len(v.snap.unlockers))
+	all := make([]metadata.Presence, 0, len(v.snap.unlockers))
 	for _, instance := range slices.Sorted(maps.Keys(v.snap.unlockers)) {
 		if u := v.snap.unlockers[instance]; u.runs(v.state.HeardAt) {
-			all = append(all, u.Unlocker)
+			all = append(all, u.Presence)
 		}
 	}
 	return all
@@ -309,7 +309,7 @@ func (v *View) Free() (since map[string]time.Duration, followed time.Duration, s
 func (v *View) Snapshots(policy func() diagnosis.CombinedPolicy) *locks.Snapshots {
 	if policy == nil {
 		policy = func() diagnosis.CombinedPolicy {
-			return diagnosis.CombinePolicies(protocol.Presences(v.Unlockers()))
+			return diagnosis.CombinePolicies(v.Unlockers())
 		}
 	}
 	return locks.NewSnapshots(locks.Source{Locks: v.RecordsWithMisplaced, Queues: v.Queues, Delays: v.Delays,

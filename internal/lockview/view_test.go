@@ -236,7 +236,7 @@ func TestStalePresenceRecords(t *testing.T) {
 		check := func(when string, running ...string) {
 			t.Helper()
 			synctest.Wait()
-			is := func(u protocol.Unlocker, id string) bool { return u.ID == id }
+			is := func(u metadata.Presence, id string) bool { return u.ID == id }
 			if got := v.Unlockers(); !slices.EqualFunc(got, running, is) {
 				t.Errorf("%s: %+v", when, got)
 			}

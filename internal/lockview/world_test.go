@@ -285,9 +285,9 @@ func (w *world) truth() shown {
 			s.Queues[k.Lock] = append(s.Queues[k.Lock], metadata.Waiter{Ticket: t, Name: k.Lock, ID: k.ID,
 				Revision: kv.CreateRevision})
 		case k.Kind == protocol.KindUnlocker:
-			p, _ := lockrecord.UnmarshalPresence(kv.Value)
-			p.ID = k.ID
-			s.Unlockers = append(s.Unlockers, p)
+			if p := protocol.ReadPresence(k.ID, kv.Value, kv.Lease); p != nil {
+				s.Unlockers = append(s.Unlockers, *p)
+			}
 		case k.Kind == protocol.KindDeath, k.Kind == protocol.KindSuspicion:
 			if st, err := protocol.Unmarshal[metadata.Statement](kv.Value); err == nil && st.UUID == k.ID {
 				st.Revision = kv.ModRevision
@@ -322,6 +322,7 @@ func show(v *lockview.View) shown {
 		s.Locks = append(s.Locks, plainly(r))
 	}
 	for _, u := range v.Records() {
+		u.ArrivedAt = time.Time{}
 		s.Unlockers = append(s.Unlockers, u.Presence)
 	}
 	return s

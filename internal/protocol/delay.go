@@ -37,6 +37,7 @@ func ReadDelay(lock string, kv KV) metadata.LockDelay {
 	if err != nil || d.Name != lock {
 		d = metadata.LockDelay{Name: lock, Unreadable: true}
 	}
+	cutTexts(&d.UUID, &d.Owner, &d.Hostname, &d.Purpose, &d.By)
 	d.Revision = kv.ModRevision
 	d.Leased = kv.Lease != 0
 	return d

@@ -69,7 +69,28 @@ func ReadStatement(uuid string, kv KV) *metadata.Statement {
 		return nil
 	}
 	s.Revision = kv.ModRevision
+	cutTexts(&s.Cause, &s.Reason, &s.Signal, &s.Detail, &s.Witness, &s.By)
 	return &s
+}
+
+// ReadTicket decodes a ticket. One that cannot be read still has its position in the queue.
+func ReadTicket(key Key, kv KV) metadata.Waiter {
+	w := metadata.Waiter{Name: key.Lock, ID: key.ID, Revision: kv.CreateRevision}
+	if len(kv.Value) > lockrecord.MaxRecordBytes { // valid ones are never that large, and decoding costs time
+		return w
+	}
+	if t, err := Unmarshal[metadata.Ticket](kv.Value); err == nil {
+		w.Ticket = t
+		cutTexts(&w.UUID, &w.Under, &w.Owner, &w.Hostname, &w.Purpose)
+	}
+	return w
+}
+
+// cutTexts cuts texts from outside to the length that the protocol allows.
+func cutTexts(texts ...*string) {
+	for _, s := range texts {
+		*s = text.Cut(*s, metadata.MaxTextBytes)
+	}
 }
 
 // RecordAssembler groups keys, which it gets in key order, into records, so that only one lock with its backtrace is in
@@ -155,12 +176,10 @@ func ReadPresence(id string, value []byte, lease int64) *metadata.Presence {
 		return nil
 	}
 	p.ID = id // the key identifies the unlocker
-	for _, field := range []*string{&p.ID, &p.Hostname, &p.Version, &p.Mode, &p.LastGapCause, &p.WitnessProblem} {
-		*field = text.Cut(*field, metadata.MaxTextBytes)
-	}
+	cutTexts(&p.ID, &p.Hostname, &p.Version, &p.Mode, &p.LastGapCause, &p.WitnessProblem)
 	p.HeldBack = p.HeldBack[:min(len(p.HeldBack), maxHeldBack)]
 	for i := range p.HeldBack {
-		p.HeldBack[i] = text.Cut(p.HeldBack[i], metadata.MaxTextBytes)
+		cutTexts(&p.HeldBack[i])
 	}
 	return &p
 }
@@ -181,23 +200,6 @@ type Freshness struct {
 	SyncedChangedAt  time.Time     // when Synced last changed
 	Class            string        // why it is not synced, in a word or two that everyone may see
 	Cause            string        // the same as a sentence, which may name addresses; empty if it is synced
-}
-
-// Unlocker is the presence of a running unlocker.
-type Unlocker struct {
-	metadata.Presence
-	// ArrivedAt is when its record arrived, by our wall clock. It is zero for a record read in a list, whose age is
-	// unknown.
-	ArrivedAt time.Time
-}
-
-// Presences returns the presence records of these unlockers.
-func Presences(running []Unlocker) []metadata.Presence {
-	all := make([]metadata.Presence, len(running))
-	for i := range running {
-		all[i] = running[i].Presence
-	}
-	return all
 }
 
 // endedPart returns the part that ended, according to the cause of a statement; empty for an unknown cause.

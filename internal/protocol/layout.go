@@ -233,23 +233,25 @@ func parseArea(area, id string) Key {
 		return parseLockKey(KindDelay, id)
 	case areaTasks:
 		return parseTask(id)
-	}
-	kind := KindForeign
-	switch area {
 	case areaCancelled:
-		kind = KindCancelled
+		return parseID(KindCancelled, id)
 	case areaHistory:
-		kind = KindHistory
+		return parseID(KindHistory, id)
 	case areaUnlockers:
-		kind = KindUnlocker
+		return parseID(KindUnlocker, id)
 	case areaAudit:
-		kind = KindAudit
+		return parseID(KindAudit, id)
 	case areaDeaths:
-		kind = KindDeath
+		return parseID(KindDeath, id)
 	case areaSuspicions:
-		kind = KindSuspicion
+		return parseID(KindSuspicion, id)
 	}
-	if kind == KindForeign || id == "" || strings.Contains(id, "/") {
+	return Key{Kind: KindForeign}
+}
+
+// parseID parses the key of an area whose keys are ids.
+func parseID(kind Kind, id string) Key {
+	if id == "" || strings.Contains(id, "/") {
 		return Key{Kind: KindForeign}
 	}
 	return Key{Kind: kind, ID: id}

@@ -45,8 +45,19 @@ type Mark struct {
 	Leased bool // it expires after the action's Seconds, or ends with the hold
 	// Document returns the document about the hold in r.
 	Document func(r *metadata.Record, a Action) string
-	// Author returns the operator whose mark is in the record, if there is one.
-	Author func(r *metadata.Record) (name string, ok bool)
+}
+
+// Author returns the operator whose mark is in the record, if there is one.
+func (m Mark) Author(r *metadata.Record) (name string, ok bool) {
+	switch {
+	case m.Field == lockrecord.FieldAsked && r.FinishRequest != nil:
+		return r.FinishRequest.By, true
+	case m.Field == lockrecord.FieldExtended && r.MoreTime != nil:
+		return r.MoreTime.By, true
+	case m.Field == lockrecord.FieldAcknowledged && r.Acknowledgement != nil:
+		return r.Acknowledgement.By, true
+	}
+	return "", false
 }
 
 // Minimum lengths of reasons, in characters: longer for verbs that free a lock.
@@ -65,18 +76,17 @@ func (v Verb) Info() VerbInfo {
 	case VerbAsk:
 		return VerbInfo{Right: "ask", ReasonField: "reason", MinReasonLength: minReasonLength,
 			checkHold: func(r *metadata.Record, _ Action) error { return CheckAsk(r) },
-			Mark:      Mark{Field: lockrecord.FieldAsked, Document: finishRequestDocument, Author: finishRequestAuthor}}
+			Mark:      Mark{Field: lockrecord.FieldAsked, Document: finishRequestDocument}}
 	case VerbExtend:
 		return VerbInfo{Right: "extend", ReasonField: "reason", MinReasonLength: minReasonLength,
 			CheckDuration: CheckMoreTimeDuration,
 			checkHold:     func(r *metadata.Record, a Action) error { return CheckMoreTime(r, a.Length(), a.At.Time) },
-			Mark:          Mark{Field: lockrecord.FieldExtended, Document: moreTimeDocument, Author: moreTimeAuthor}}
+			Mark:          Mark{Field: lockrecord.FieldExtended, Document: moreTimeDocument}}
 	case VerbAcknowledge:
 		return VerbInfo{Right: "acknowledge", ReasonField: "note", Undo: VerbWithdraw,
 			CheckDuration: CheckAcknowledgementDuration,
 			checkHold:     func(r *metadata.Record, _ Action) error { return checkIdentified(r) },
-			Mark: Mark{Field: lockrecord.FieldAcknowledged, Leased: true, Document: acknowledgementDocument,
-				Author: acknowledgementAuthor}}
+			Mark:          Mark{Field: lockrecord.FieldAcknowledged, Leased: true, Document: acknowledgementDocument}}
 	case VerbWithdraw:
 		return VerbInfo{Right: "acknowledge", ReasonField: "note",
 			checkHold: func(r *metadata.Record, _ Action) error { return CheckWithdraw(r) }}
@@ -135,27 +145,6 @@ func moreTimeDocument(r *metadata.Record, a Action) string {
 func acknowledgementDocument(r *metadata.Record, a Action) string {
 	return Marshal(metadata.Acknowledgement{UUID: r.UUID, Token: r.Token, By: a.Actor, Source: a.Source, At: a.At,
 		Until: metadata.Time{Time: a.At.Add(a.Length())}, Note: a.Reason})
-}
-
-func finishRequestAuthor(r *metadata.Record) (string, bool) {
-	if r.FinishRequest == nil {
-		return "", false
-	}
-	return r.FinishRequest.By, true
-}
-
-func moreTimeAuthor(r *metadata.Record) (string, bool) {
-	if r.MoreTime == nil {
-		return "", false
-	}
-	return r.MoreTime.By, true
-}
-
-func acknowledgementAuthor(r *metadata.Record) (string, bool) {
-	if r.Acknowledgement == nil {
-		return "", false
-	}
-	return r.Acknowledgement.By, true
 }
 
 // ActionTarget is the hold or the lock delay that an operator saw and wants to change. If it has changed since, the

@@ -99,6 +99,9 @@ type Presence struct {
 	// RemovalPolicy is the policy that decides what it does about a stale lock; nil if it publishes none that can be
 	// read.
 	RemovalPolicy *RemovalPolicy `json:"sweep,omitempty"`
+
+	// ArrivedAt is when the document arrived, by the reader's clock; zero if it was listed, so that its age is unknown.
+	ArrivedAt time.Time `json:"-"`
 }
 
 // RemovalPolicy is the policy, besides its mode, by which an unlocker decides what to do about a stale lock. Zero means

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -130,7 +129,7 @@ func (o *observer) compareRevision(now time.Duration, claimed claim, revision in
 	o.canary.behind = behind
 }
 
-func (o *observer) presence(peers []protocol.Unlocker, now staleness.Moment) (metadata.Presence, claim) {
+func (o *observer) presence(peers []metadata.Presence, now staleness.Moment) (metadata.Presence, claim) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.clocks.setPeers(peers, o.cfg.ID, now.Mono)

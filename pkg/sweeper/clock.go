@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
@@ -48,7 +49,7 @@ func (c *clocks) claimed() (highest claim) {
 // setPeers updates the clocks of the other unlockers from their presence records. A record counts from its second value
 // on: the first may have been in etcd for a while, and its writer may be dead. A delay makes our clock seem ahead,
 // which can only hold back removals.
-func (c *clocks) setPeers(peers []protocol.Unlocker, self string, mono time.Duration) {
+func (c *clocks) setPeers(peers []metadata.Presence, self string, mono time.Duration) {
 	heard := make(map[string]peerClock, len(peers))
 	for _, p := range peers {
 		age := time.Since(p.ArrivedAt)

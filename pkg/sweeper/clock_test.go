@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 	"github.com/clustermutex/unlocker/pkg/sweeper"
@@ -115,7 +114,7 @@ func TestClockVerification(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		members func(n *node) []time.Duration // what they answer
-		peers   func() []protocol.Unlocker
+		peers   func() []metadata.Presence
 		after   time.Duration
 		want    staleness.ClockStatus
 		offset  time.Duration
@@ -134,8 +133,8 @@ func TestClockVerification(t *testing.T) {
 			}
 			return []time.Duration{0}
 		}, nil, 5 * time.Second, staleness.ClockUnverified, 0},
-		{"a silent peer does not count", func(*node) []time.Duration { return nil }, func() []protocol.Unlocker {
-			return []protocol.Unlocker{{Presence: metadata.Presence{ID: "peer", Now: metadata.Time{Time: time.Now()}},
+		{"a silent peer does not count", func(*node) []time.Duration { return nil }, func() []metadata.Presence {
+			return []metadata.Presence{{ID: "peer", Now: metadata.Time{Time: time.Now()},
 				ArrivedAt: time.Now().Add(-16 * time.Second)}}
 		}, 5 * time.Second, staleness.ClockUnverified, 0},
 		{"a small skew tolerates the imprecision of the network",

@@ -54,7 +54,7 @@ type Config struct {
 
 	// Peers returns the other unlockers. This one may be among them. One whose record was not watched arriving does not
 	// count.
-	Peers func() []protocol.Unlocker
+	Peers func() []metadata.Presence
 	// Offsets asks the members of etcd for the time and returns how far each clock is ahead of ours.
 	Offsets func(context.Context) []time.Duration
 	// Queues returns the waiters by lock.

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 	"github.com/clustermutex/unlocker/pkg/sweeper"
@@ -100,9 +99,8 @@ func TestStalePresencesDoNotHoldBackRemovals(t *testing.T) {
 	} {
 		t.Run(name, simulated(func(t *testing.T, s *store) {
 			s.join(t, func(_ *node, cfg *sweeper.Config) {
-				cfg.Peers = func() []protocol.Unlocker {
-					return []protocol.Unlocker{{Presence: metadata.Presence{ID: c.id, Revision: c.revision},
-						ArrivedAt: time.Now().Add(-c.age)}}
+				cfg.Peers = func() []metadata.Presence {
+					return []metadata.Presence{{ID: c.id, Revision: c.revision, ArrivedAt: time.Now().Add(-c.age)}}
 				}
 			})
 			s.take("a", time.Second, 2*time.Minute)

@@ -332,13 +332,14 @@ func (n *node) fresh() protocol.Freshness {
 	return protocol.Freshness{Synced: true, HeardAt: n.heard, Revision: n.current}
 }
 
-func (n *node) peers() []protocol.Unlocker {
+func (n *node) peers() []metadata.Presence {
 	n.store.mu.Lock()
 	defer n.store.mu.Unlock()
-	var peers []protocol.Unlocker
+	var peers []metadata.Presence
 	for id, p := range n.store.presence {
 		if at := n.store.arrived[id]; time.Since(at) < 15*time.Second {
-			peers = append(peers, protocol.Unlocker{Presence: p, ArrivedAt: at})
+			p.ArrivedAt = at
+			peers = append(peers, p)
 		}
 	}
 	return peers
@@ -392,7 +393,7 @@ func (n *node) config() sweeper.Config {
 	return sweeper.Config{
 		ID: n.id, Hostname: "host", Version: "test", Mode: sweeper.AutoUnlock, Policy: staleness.DefaultPolicy(),
 		Locks: n.locks, Lock: n.lock, Clock: n.clock, Fresh: n.fresh, Now: n.wall, Log: zerolog.New(n),
-		Announce: n.store.announce, Remove: n.store.remove, Peers: func() []protocol.Unlocker { return nil },
+		Announce: n.store.announce, Remove: n.store.remove, Peers: func() []metadata.Presence { return nil },
 		Queues: func() map[string][]metadata.Waiter { return nil },
 		Offsets: func(context.Context) []time.Duration {
 			return []time.Duration{time.Until(n.wall())*-1 + time.Millisecond}

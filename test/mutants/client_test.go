@@ -15,7 +15,7 @@ var clientSuites = []suite{
 	}},
 	{"internal/locktxn/etcdretry", []fault{
 		// Requests without an answer.
-		{"send-unknown", "case Unknown:\n\t\ts.response.Indeterminate = «true»", `false`,
+		{"send-unknown", "default:\n\t\ts.response.Indeterminate = «true»", `false`,
 			"TestTransactionIsResentUntilItsOutcomeIsKnown"},
 		{"send-refresh", `s.refreshes > maxRefreshes`, `false`, "TestTransactionIsResentUntilItsOutcomeIsKnown"},
 		{"send-time", `context.WithDeadline(ctx, «began.Add(limit)»)`, `began.Add(time.Hour)`,

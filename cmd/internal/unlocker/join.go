@@ -21,7 +21,6 @@ import (
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/lockview"
-	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/internal/witness/pod"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -67,7 +66,7 @@ func join(o options, etcd *clientv3.Client, log zerolog.Logger) (*components, er
 		})
 	snapshots := r.view.Snapshots(func() diagnosis.CombinedPolicy {
 		// states by our own policy; what resolves itself by all unlockers, as on the dashboard
-		running := diagnosis.CombinePolicies(protocol.Presences(r.view.Unlockers()))
+		running := diagnosis.CombinePolicies(r.view.Unlockers())
 		running.Policy = o.sweeper.Policy
 		return running
 	})
@@ -84,7 +83,7 @@ func join(o options, etcd *clientv3.Client, log zerolog.Logger) (*components, er
 	shown.Fresh = r.view.Fresh
 	shown.Excluded = excluded.Match
 	shown.Disagreements = func() int {
-		return len(diagnosis.Disagreements(protocol.Presences(r.view.Unlockers())))
+		return len(diagnosis.Disagreements(r.view.Unlockers()))
 	}
 	shown.Removes = r.config.Mode == sweeper.AutoUnlock
 	r.metrics = lockmetrics.New(shown)

@@ -88,7 +88,7 @@ func (o *Operation) checkConflict(caller string, d *metadata.FullRecord, asked *
 // findConflict returns what was done to the hold since the form was shown: by whom, as the record and as people name
 // them, and what, after "has". The deadline that a holder moves with each alive call does not count.
 func (o *Operation) findConflict(d *metadata.FullRecord, asked *Request) (by, who, did string) {
-	if o.Mark.Author == nil {
+	if o.Mark.Field == "" {
 		return "", "", ""
 	}
 	by, left := o.Mark.Author(&d.Record)

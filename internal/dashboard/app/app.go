@@ -11,7 +11,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/etcdread"
 	"github.com/clustermutex/unlocker/internal/dashboard/timeline"
 	"github.com/clustermutex/unlocker/internal/locks"
-	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 // App is what all handlers share. It lives as long as the dashboard; a [Request] lives as long as an answer.
@@ -29,7 +29,7 @@ type App struct {
 func (s *App) Fresh() locks.Freshness { return locks.Freshness{Freshness: s.Config.View.Fresh()} }
 
 // Unlockers returns the unlockers that are alive.
-func (s *App) Unlockers() []protocol.Unlocker { return s.Config.View.Unlockers() }
+func (s *App) Unlockers() []metadata.Presence { return s.Config.View.Unlockers() }
 
 // ReadError says that etcd could not be asked.
 func (s *App) ReadError(err error) error {

@@ -29,7 +29,7 @@ type Operator interface {
 // View is what is known without asking etcd, beside the locks: [*lockview.View] is one.
 type View interface {
 	// Unlockers returns the unlockers that are alive.
-	Unlockers() []protocol.Unlocker
+	Unlockers() []metadata.Presence
 	// Foreign returns some of the keys below the prefix that fit no layout, and how many there are.
 	Foreign() (sample []string, total int)
 	// Fresh returns how current the view is, locks included.

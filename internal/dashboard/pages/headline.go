@@ -93,7 +93,7 @@ func (p *Pages) headlineOf(r *app.Request, lock *app.Lock, input headline.Input)
 // headlineInput returns what the headline is computed from.
 func (p *Pages) headlineInput(r *app.Request) headline.Input {
 	s := r.Snapshot()
-	c := headline.InputOf(s, protocol.Presences(p.app.Unlockers()), r.Viewpoint().AsOf)
+	c := headline.InputOf(s, p.app.Unlockers(), r.Viewpoint().AsOf)
 	if r.Level() == locks.Stale {
 		c.Heard, c.Why = r.Fresh.HeardAt, r.Fresh.Class
 	} else {

@@ -10,6 +10,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
+	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
@@ -26,7 +27,7 @@ type statusPage struct {
 	Synced        bool
 	Since         *app.TimeText
 	Total         int
-	Unlockers     []protocol.Unlocker
+	Unlockers     []metadata.Presence
 	Inconsistent  []inconsistentLock // what no client leaves in etcd
 	InconsistentN int
 	Foreign       []string // keys below the prefix that fit no layout
@@ -71,7 +72,7 @@ func (p *Pages) ServeStatus(r *app.Request) (app.Answer, error) {
 	}
 	v.About = p.about(r)
 	v.Settings = p.settings(r.Caller)
-	if f := diagnosis.CombinePolicies(protocol.Presences(unlockers)); f.Known() {
+	if f := diagnosis.CombinePolicies(unlockers); f.Known() {
 		v.Policy = policyFacts(f.Policy)
 		if globs := f.Exclusions(); len(globs) > 0 {
 			shown := text.Visible(text.Clip(strings.Join(globs, " "), app.MaxLineShown))
@@ -80,7 +81,7 @@ func (p *Pages) ServeStatus(r *app.Request) (app.Answer, error) {
 	} else {
 		v.Unknown = policyUnknownText("How stale locks are handled", &f)
 	}
-	for _, d := range diagnosis.Disagreements(protocol.Presences(unlockers)) {
+	for _, d := range diagnosis.Disagreements(unlockers) {
 		v.Disagree = append(v.Disagree, d.String())
 	}
 	return p.app.Render("status", v)

@@ -186,7 +186,7 @@ func (g *group) commit(ctx context.Context, together []*groupedTxn) {
 		txns[i] = t.txn
 	}
 	resp, err := locktxn.Nest(txns).Commit(ctx, g.etcd)
-	refused := err != nil && Classify(err) == Refused
+	refused := locktxn.IsRefused(err) && !locktxn.IsPostponed(err)
 	if refused {
 		g.mu.Lock()
 		g.ungroupedUntil = time.Now().Add(ungroupedFor)

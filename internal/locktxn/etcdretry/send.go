@@ -14,30 +14,6 @@ import (
 	"github.com/clustermutex/unlocker/internal/locktxn"
 )
 
-// Outcome classifies the error of a commit by what it says about its transaction.
-type Outcome int
-
-// The outcomes.
-const (
-	Unknown    Outcome = iota // it may have been committed, or may yet be: only etcd knows
-	Refused                   // it was not committed and will not be, however often it is sent
-	Postponed                 // it was not committed, but may be if it is sent again
-	OutOfSpace                // etcd is out of space: it takes no more writes, but may have committed this one
-)
-
-// Classify returns the outcome that the error of a commit means. Whatever is not certainly a refusal is Unknown.
-func Classify(err error) Outcome {
-	switch {
-	case locktxn.IsPostponed(err):
-		return Postponed
-	case locktxn.IsNoSpace(err):
-		return OutOfSpace
-	case locktxn.IsRefused(err):
-		return Refused
-	}
-	return Unknown
-}
-
 // maxRefreshes is how many auth tokens in a row may be refused before the error is returned.
 const maxRefreshes = 5
 
@@ -94,21 +70,22 @@ type sendState struct {
 	refreshes int // of the auth token, in a row
 }
 
-// noteFailure adds a failed attempt to s. It returns an error if no other attempt can help.
+// noteFailure adds a failed attempt to s. It returns an error if no other attempt can help: a refusal is final, and an
+// etcd that is out of space takes no more writes, but may have committed this one.
 func (c *Client) noteFailure(ctx context.Context, s *sendState, sent time.Time, err error) error {
 	s.lastErr = err
-	switch Classify(err) {
-	case Refused:
-		return err
-	case OutOfSpace:
-		s.response.Indeterminate = true
-		return fmt.Errorf("etcd is out of space and takes no writes: %w", err)
-	case Postponed:
+	switch {
+	case locktxn.IsPostponed(err):
 		s.refreshes++
 		if s.refreshes > maxRefreshes && !locktxn.MemberRefused(err) {
 			return err
 		}
-	case Unknown:
+	case locktxn.IsNoSpace(err):
+		s.response.Indeterminate = true
+		return fmt.Errorf("etcd is out of space and takes no writes: %w", err)
+	case locktxn.IsRefused(err):
+		return err
+	default:
 		s.response.Indeterminate = true
 		s.refreshes = 0
 		if ctx.Err() == nil {

@@ -1,15 +1,16 @@
 package holderproc_test
 
 import (
+	"fmt"
 	"maps"
 	"os"
 	"os/exec"
+	"reflect"
 	"runtime"
 	"strconv"
 	"strings"
 	"testing"
 
-	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/internal/witness/holderproc"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -231,7 +232,8 @@ func FuzzWhatProcSays(f *testing.F) {
 		// Everything that was read must be valid in a record.
 		every := func(string) string { return text }
 		p := holderproc.Self(holderproc.Source{Read: every, Link: every, Getenv: every})
-		for name, value := range lockrecord.ProcessMembers(&p) {
+		for field, value := range reflect.ValueOf(p).Fields() {
+			value, name := fmt.Sprint(value), field.Name
 			if len(value) > 253 || strings.ContainsFunc(value, func(r rune) bool { return r <= ' ' || r > '~' }) {
 				t.Errorf("%q: the record would say %s %q", text, name, value)
 			}
