@@ -49,11 +49,7 @@ If the record or the unlockers ask for a lock delay, clients that honor lock del
 until it is over: see "mutexctl list --delays". Choose another with --lock-delay, 0 for none.
 
 With --end-delay, end such a delay early: the next waiter gets the lock at once. Do so only if you know
-that the former holder is no longer working. It does not ask. With --uuid, only the delay after the hold
-that you saw is ended. Exits with 4 when there is no delay.
-
-The audit trail records both, with the reason, user@host and the source "cli"; the history records the
-end of a hold.`,
+that the former holder is no longer working. It does not ask.`,
 		Example: `  mutexctl force-unlock nightly/report --reason 'node-7 is dead, ticket OPS-12'
   mutexctl force-unlock nightly/report --uuid 3f1c6b1e-6f0a-4c3a-9f57-0d3a6f1f2a55 --yes --reason 'node-7 is dead'
   mutexctl force-unlock host:node-7 --reason 'node-7 burnt down'   # all locks of a dead machine

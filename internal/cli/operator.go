@@ -35,21 +35,13 @@ func (o *operatorAction) flags(cmd *cobra.Command, v protocol.Verb, usage string
 	o.names.flag(cmd)
 	f := cmd.Flags()
 	why := v.Info().ReasonField
-	f.StringVar(&o.uuid, "uuid", "", "the uuid of the hold that you saw")
+	f.StringVar(&o.uuid, "uuid", "", "the uuid of the hold that you saw: no other is touched")
 	f.StringVar(&o.reason, why, "", usage)
 	f.StringVar(&o.ticket, "ticket", "", "reference to a ticket, such as OPS-12")
 }
 
 // holdAction performs an action on the hold in doc, and returns a line that reports it.
 type holdAction func(ctx context.Context, s *session, doc *metadata.FullRecord) (done string, err error)
-
-// bind makes cmd take the name of a lock, and call check, which checks the flags, then act on its hold.
-func (o *operatorAction) bind(cmd *cobra.Command, a *app, check func() error, act holdAction) {
-	cmd.ValidArgsFunction = a.completeNames
-	o.names.onLock(cmd, a, check, func(ctx context.Context, s *session, name string) error {
-		return o.applyToHold(ctx, s, name, act)
-	})
-}
 
 func (o *operatorAction) applyToHold(ctx context.Context, s *session, name string, act holdAction) error {
 	doc, err := o.read(ctx, s, name)
@@ -152,46 +144,30 @@ func (o *operatorAction) outcome(ctx context.Context, s *session, r *metadata.Re
 // markCommand is a command that adds something to the record of a hold: a request, more time, an acknowledgement.
 type markCommand struct {
 	operatorAction
-	verb  protocol.Verb
-	doing string // a verb phrase before the lock's name
-	why   string // usage of the flag for the reason or note
-	done  func(s *session, r *metadata.Record, a protocol.Action) string
-
-	// For a verb with a duration.
-	lengthFlag, lengthUsage string
-	lengthMissing           string        // describes it in an error, if there is no default
-	length                  time.Duration // its default
-
-	// For a verb that can be undone.
-	undoFlag, undoUsage, undoing string
-	undone                       func(s *session, r *metadata.Record) string
-	undo                         bool
-
-	given func(flag string) bool
+	verb       protocol.Verb
+	doing      string // a verb phrase before the lock's name
+	done       func(s *session, r *metadata.Record, a protocol.Action) string
+	lengthFlag string        // of a verb with a duration
+	length     time.Duration // its value
+	withdraw   bool          // instead: end the acknowledgement
+	given      func(flag string) bool
 }
 
-// markCommand makes cmd run m.
-func (a *app) markCommand(cmd *cobra.Command, m *markCommand) *cobra.Command {
-	m.flags(cmd, m.verb, m.why)
-	f := cmd.Flags()
-	if m.lengthFlag != "" {
-		f.DurationVar(&m.length, m.lengthFlag, m.length, m.lengthUsage)
-	}
-	if m.undoFlag != "" {
-		f.BoolVar(&m.undo, m.undoFlag, false, m.undoUsage)
-	}
-	m.given = f.Changed
-	m.bind(cmd, a, m.check, m.run)
+// markCommand makes cmd run m; why is the usage of the flag for the reason or note.
+func (a *app) markCommand(cmd *cobra.Command, m *markCommand, why string) *cobra.Command {
+	m.flags(cmd, m.verb, why)
+	m.given = cmd.Flags().Changed
+	cmd.ValidArgsFunction = a.completeNames
+	m.names.onLock(cmd, a, m.check, func(ctx context.Context, s *session, name string) error {
+		return m.applyToHold(ctx, s, name, m.run)
+	})
 	return cmd
 }
 
 func (m *markCommand) check() error {
 	facts := m.verb.Info()
-	switch {
-	case m.undo && (m.given(m.lengthFlag) || m.given(facts.ReasonField)):
-		return usageErrorf("--%s takes neither --%s nor --%s", m.undoFlag, m.lengthFlag, facts.ReasonField)
-	case m.lengthMissing != "" && m.length == 0:
-		return usageErrorf("give --%s, %s", m.lengthFlag, m.lengthMissing)
+	if m.withdraw && (m.given(m.lengthFlag) || m.given(facts.ReasonField)) {
+		return usageErrorf("--withdraw takes neither --%s nor --%s", m.lengthFlag, facts.ReasonField)
 	}
 	if facts.CheckDuration != nil {
 		if err := facts.CheckDuration(m.length); err != nil {
@@ -206,16 +182,14 @@ func (m *markCommand) check() error {
 
 func (m *markCommand) run(ctx context.Context, s *session, doc *metadata.FullRecord) (string, error) {
 	r := &doc.Record
-	on := protocol.ActionTarget{Hold: r}
 	action := m.action(s, r)
-	if m.undo {
-		if _, err := m.perform(ctx, s, m.verb.Info().Undo, on, action, m.undoing); err != nil {
-			return "", err
-		}
-		return m.undone(s, r), nil
+	verb, doing := m.verb, m.doing
+	if m.withdraw {
+		verb, doing = protocol.VerbWithdraw, "withdraw the acknowledgement of"
+	} else {
+		action.Seconds = int64(m.length / time.Second)
 	}
-	action.Seconds = int64(m.length / time.Second)
-	if _, err := m.perform(ctx, s, m.verb, on, action, m.doing); err != nil {
+	if _, err := m.perform(ctx, s, verb, protocol.ActionTarget{Hold: r}, action, doing); err != nil {
 		return "", err
 	}
 	return m.done(s, r, action), nil
@@ -266,21 +240,15 @@ func newAsk(a *app) *cobra.Command {
 		Short: "Ask the holder of a lock to finish, as an operator",
 		Long: `Ask the holder of a lock to finish early. Nothing is taken away: the holder sees the request if its
 library watches the lock, and finishes if it can. "mutexctl run" passes it on with --on-ask. A later
-request replaces an earlier one. See with "mutexctl show" whether the holder has answered.
-
-With --uuid, only the hold that you saw is asked. Ask the holders of a semaphore or read-write lock
-one at a time, by their own names: pool#2.
-
-Exits with 3 when another process holds the lock, 4 when nobody does. The request is recorded in the
-lock's record, and in the audit trail with the reason, user@host and the source "cli".`,
+request replaces an earlier one. See with "mutexctl show" whether the holder has answered.`,
 		Example: `  mutexctl ask nightly/report --reason 'the deploy waits'
   mutexctl ask nightly/report --uuid 3f1c6b1e-6f0a-4c3a-9f57-0d3a6f1f2a55 --reason 'the deploy waits' --ticket OPS-12`,
 	}
-	return a.markCommand(cmd, &markCommand{verb: protocol.VerbAsk, doing: "ask the holder of",
-		why: "why, for the holder and the audit trail (required)",
-		done: func(s *session, r *metadata.Record, _ protocol.Action) string {
-			return fmt.Sprintf("asked the holder of %s to finish: %s", text.Visible(r.Name), s.describeHolder(r))
-		}})
+	m := &markCommand{verb: protocol.VerbAsk, doing: "ask the holder of"}
+	m.done = func(s *session, r *metadata.Record, _ protocol.Action) string {
+		return fmt.Sprintf("asked the holder of %s to finish: %s", text.Visible(r.Name), s.describeHolder(r))
+	}
+	return a.markCommand(cmd, m, "why, for the holder and the audit trail (required)")
 }
 
 func newExtend(a *app) *cobra.Command {
@@ -291,20 +259,14 @@ func newExtend(a *app) *cobra.Command {
 by --by from now or, if they lie in the future, from where they are. A lock that alerts stops
 alerting. Deadlines never move back, not even by what the holder does later.
 
-Refused for a holder that is proven to have ended, and for a record without readable deadlines. With
---uuid, only the hold that you saw is extended. To extend a lock of your own, use alive.
-
-Exits with 3 when another process holds the lock, or its deadline was moved meanwhile, 4 when nobody
-holds it. It is recorded in the lock's record, and in the audit trail with the reason, user@host and
-the source "cli".`,
+Refused for a holder that is proven to have ended, and for a record without readable deadlines. To
+extend a lock of your own, use alive.`,
 		Example: `  mutexctl extend nightly/report --by 30m --reason 'the backup is slow, but it runs'
   mutexctl extend nightly/report --by 2h --uuid 3f1c6b1e-6f0a-4c3a-9f57-0d3a6f1f2a55 --reason 'waits for OPS-12'`,
 	}
-	return a.markCommand(cmd, &markCommand{verb: protocol.VerbExtend, doing: "extend",
-		why:        "why, for the record and the audit trail (required)",
-		lengthFlag: "by", lengthUsage: "how much time to give, up to 168h (required)",
-		lengthMissing: "how much time to add",
-		done:          extendedText})
+	m := &markCommand{verb: protocol.VerbExtend, doing: "extend", done: extendedText, lengthFlag: "by"}
+	cmd.Flags().DurationVar(&m.length, "by", 0, "how much time to give, up to 168h (required)")
+	return a.markCommand(cmd, m, "why, for the record and the audit trail (required)")
 }
 
 func extendedText(s *session, r *metadata.Record, a protocol.Action) string {
@@ -324,30 +286,24 @@ show" and the alerts about the lock show your name. It ends after --for, or with
 hold of the lock is not acknowledged.
 
 It silences no alert and changes nothing for the holder. A later acknowledgement replaces an earlier
-one, whoever made it. --withdraw ends it early, whoever made it.
-
-With --uuid, only the hold that you saw is acknowledged. Acknowledge the holders of a semaphore or
-read-write lock one at a time, by their own names: pool#2.
-
-Exits with 3 when another process holds the lock, 4 when nobody does. It is recorded in the lock's
-record, and in the audit trail with user@host and the source "cli".`,
+one, whoever made it. --withdraw ends it early, whoever made it.`,
 		Example: `  mutexctl ack nightly/report --for 30m --note 'looking at the disk of node-7'
   mutexctl ack nightly/report --withdraw`,
 	}
-	return a.markCommand(cmd, &markCommand{verb: protocol.VerbAcknowledge, doing: "acknowledge",
-		why:        "what you are doing about it, for everyone",
-		lengthFlag: "for", lengthUsage: "how long it lasts, 1m to 24h", length: 30 * time.Minute,
-		done: func(s *session, r *metadata.Record, a protocol.Action) string {
-			line := fmt.Sprintf("acknowledged %s for %s", text.Visible(r.Name), text.Duration(a.Length()))
-			if earlier := r.ValidAcknowledgement(a.At.Time); earlier != nil {
-				line += ", in place of " + protocol.DisplayName(earlier.By)
-			}
-			return line + "; held by " + s.describeHolder(r)
-		},
-		undoFlag: "withdraw", undoUsage: "end the current acknowledgement",
-		undoing: "withdraw the acknowledgement of",
-		undone: func(s *session, r *metadata.Record) string {
-			return fmt.Sprintf("withdrew the acknowledgement of %s by %s; held by %s", text.Visible(r.Name),
-				protocol.DisplayName(r.Acknowledgement.By), s.describeHolder(r))
-		}})
+	m := &markCommand{verb: protocol.VerbAcknowledge, doing: "acknowledge", lengthFlag: "for"}
+	cmd.Flags().DurationVar(&m.length, "for", 30*time.Minute, "how long it lasts, 1m to 24h")
+	cmd.Flags().BoolVar(&m.withdraw, "withdraw", false, "end the current acknowledgement")
+	m.done = func(s *session, r *metadata.Record, a protocol.Action) string {
+		earlier := r.ValidAcknowledgement(a.At.Time)
+		line := fmt.Sprintf("acknowledged %s for %s", text.Visible(r.Name), text.Duration(a.Length()))
+		switch {
+		case m.withdraw:
+			line = fmt.Sprintf("withdrew the acknowledgement of %s by %s", text.Visible(r.Name),
+				protocol.DisplayName(r.Acknowledgement.By))
+		case earlier != nil:
+			line += ", in place of " + protocol.DisplayName(earlier.By)
+		}
+		return line + "; held by " + s.describeHolder(r)
+	}
+	return a.markCommand(cmd, m, "what you are doing about it, for everyone")
 }

@@ -97,10 +97,7 @@ Deadlines never move back.
 
 Under "mutexctl run", NAME and --uuid are not needed: run passes them in MUTEX_NAME and MUTEX_UUID.
 It extends the lock itself while the command runs, but only alive postpones the alert and shows how
-far the work is.
-
-Exits with 3 when another process holds the lock, 4 when nobody does. The message says who ended the
-hold and why, if that is known.`,
+far the work is.`,
 		Example: `  mutexctl run report --expect 10m -- sh -c './one && mutexctl alive --progress "1 of 2" && ./two'
   mutexctl alive nightly/report --uuid "$uuid" 3 of 12 files done
   mutexctl alive db/migrate --uuid "$uuid" --for 1h`,
@@ -207,8 +204,7 @@ end somebody else's hold, use force-unlock.
 Under "mutexctl run", run releases the lock itself; a command that does so earlier is ended, because
 its lock is gone.
 
-Only the hold with that uuid is ended. Exits with 3 when another process holds the lock, 4 when nobody
-does. The message says who ended the hold and why, if that is known: whatever was done since then was
+Exits with 3 when another process holds the lock, 4 when nobody does: whatever was done since then was
 done without the lock.`,
 		Example: `  mutexctl unlock nightly/report --uuid 3f1c6b1e-6f0a-4c3a-9f57-0d3a6f1f2a55
 

@@ -95,7 +95,7 @@ func (a *app) groups() []group {
 			newWait(a)}},
 		{"look", "See who holds what, and why", []*cobra.Command{newList(a), newShow(a), newWatch(a), newHistory(a),
 			newCheck(a), newPeriods(a), newTasks(a)}},
-		{"act", "Act as an operator", []*cobra.Command{newAck(a), newAsk(a), newExtend(a), newForceUnlock(a)}},
+		{"act", "Act as an operator, on record", []*cobra.Command{newAck(a), newAsk(a), newExtend(a), newForceUnlock(a)}},
 		{setupGroup, "Set up", []*cobra.Command{newEtcdSetup(a), newVersion(a)}},
 		{"topics", "Topics of \"mutexctl help\"", []*cobra.Command{newExitCodesTopic(), newJSONTopic(),
 			newQueryTopic()}},
