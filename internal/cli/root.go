@@ -70,36 +70,23 @@ characters are shown as escapes (\x1b, \u202e, \\); with --escaped, names are re
 	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) { a.command = cmd.CommandPath() }
 	root.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	a.sharedFlags(root.PersistentFlags())
-	for _, g := range a.groups() {
-		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
-		for _, c := range g.commands {
-			c.GroupID = g.id
+	group := func(id, title string, commands ...*cobra.Command) {
+		root.AddGroup(&cobra.Group{ID: id, Title: title})
+		for _, c := range commands {
+			c.GroupID = id
 		}
-		root.AddCommand(g.commands...)
+		root.AddCommand(commands...)
 	}
+	group("run", "Run something under a lock", newRun(a), newAlive(a), newUnlock(a), newReserve(a), newWait(a))
+	group("look", "See who holds what, and why", newList(a), newShow(a), newWatch(a), newHistory(a), newCheck(a),
+		newPeriods(a), newTasks(a))
+	group("act", "Act as an operator, on record", newAck(a), newAsk(a), newExtend(a), newForceUnlock(a))
+	group(setupGroup, "Set up", newEtcdSetup(a), newVersion(a))
+	group("topics", "Topics of \"mutexctl help\"", newExitCodesTopic(), newJSONTopic(), newQueryTopic())
 	cobraCommands(root)
 	flags.Version(root, daemon.CurrentBuild().Line("mutexctl"))
 	flags.BindShared(root, "MUTEXCTL")
 	return root
-}
-
-// group is a group of commands in the help.
-type group struct {
-	id, title string
-	commands  []*cobra.Command
-}
-
-func (a *app) groups() []group {
-	return []group{
-		{"run", "Run something under a lock", []*cobra.Command{newRun(a), newAlive(a), newUnlock(a), newReserve(a),
-			newWait(a)}},
-		{"look", "See who holds what, and why", []*cobra.Command{newList(a), newShow(a), newWatch(a), newHistory(a),
-			newCheck(a), newPeriods(a), newTasks(a)}},
-		{"act", "Act as an operator, on record", []*cobra.Command{newAck(a), newAsk(a), newExtend(a), newForceUnlock(a)}},
-		{setupGroup, "Set up", []*cobra.Command{newEtcdSetup(a), newVersion(a)}},
-		{"topics", "Topics of \"mutexctl help\"", []*cobra.Command{newExitCodesTopic(), newJSONTopic(),
-			newQueryTopic()}},
-	}
 }
 
 // setupGroup also has cobra's own commands.
