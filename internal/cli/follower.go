@@ -29,35 +29,30 @@ type follower struct {
 	subject  locks.Subject   // of the last row that the query was asked about
 	reported map[hold]string // the last reported event of each hold
 	stale    bool            // it has reported that it is not up to date
-	wake     chan struct{}
 
 	mu   sync.Mutex
 	ends []end // not reported yet
 }
 
+// end is a hold that has ended.
 type end struct {
-	record *metadata.Record
-	leased *locks.Leased // instead, for a lock of another library
+	row    func() *locks.Row // judges it
 	ending *metadata.Ending
 }
 
 // onEnded queues a hold that has ended. The view calls it from its own goroutine.
 func (f *follower) onEnded(r *metadata.Record, e *metadata.Ending) {
-	f.addEnd(end{record: r, ending: e})
+	f.addEnd(func() *locks.Row { return f.judge(r).Rows[0] }, e)
 }
 
 func (f *follower) onLeasedEnded(l *locks.Leased, e *metadata.Ending) {
-	f.addEnd(end{leased: l, ending: e})
+	f.addEnd(func() *locks.Row { return locks.NewLeasedRow(l, f.now()) }, e)
 }
 
-func (f *follower) addEnd(e end) {
+func (f *follower) addEnd(row func() *locks.Row, e *metadata.Ending) {
 	f.mu.Lock()
-	f.ends = append(f.ends, e)
-	f.mu.Unlock()
-	select {
-	case f.wake <- struct{}{}:
-	default:
-	}
+	defer f.mu.Unlock()
+	f.ends = append(f.ends, end{row, e})
 }
 
 func (f *follower) takeEnds() []end {
@@ -87,13 +82,7 @@ func (f *follower) update() (next time.Time, err error) {
 	ends := f.takeEnds()
 	held := f.judge(f.view.Locks()...)
 	for _, e := range ends {
-		var row *locks.Row
-		if e.leased != nil {
-			row = locks.NewLeasedRow(e.leased, f.now())
-		} else {
-			row = f.judge(e.record).Rows[0]
-		}
-		if err := f.reportEnd(row, e.ending); err != nil {
+		if err := f.reportEnd(e.row(), e.ending); err != nil {
 			return held.Next, err
 		}
 	}
@@ -225,14 +214,13 @@ func (f *follower) follow(ctx context.Context) error {
 				return err
 			}
 		}
-		pause := time.Second // freshness is checked at least this often
+		pause := time.Second // freshness and ends are checked at least this often
 		if !next.IsZero() {
 			pause = min(pause, max(next.Sub(f.now()), 0)+time.Millisecond)
 		}
 		select {
 		case <-ctx.Done():
 		case <-time.After(pause):
-		case <-f.wake:
 		case <-changed:
 			sleep(ctx, batchDelay)
 		}

@@ -275,8 +275,7 @@ Stop it with Ctrl-C. When etcd is unreachable, watch reports it on stderr and re
 }
 
 func (o *watchOptions) run(ctx context.Context, s *session) error {
-	f := &follower{app: o.app, query: o.query, json: o.format.JSON(), wake: make(chan struct{}, 1),
-		reported: map[hold]string{}}
+	f := &follower{app: o.app, query: o.query, json: o.format.JSON(), reported: map[hold]string{}}
 	f.view = lockview.New(s.layout, lockview.Source{List: s.store.ListKeys, Watch: s.store.Watch,
 		Ending: s.store.ReadEnding}, lockview.Options{OnEnded: f.onEnded, Explain: etcdconn.Explain})
 	f.others = etcdlocks.New(o.app.etcdLocks, s.layout, s.store, f.onLeasedEnded)
