@@ -98,17 +98,7 @@ func (o *reserveOptions) run(ctx context.Context, name string) error {
 		return err
 	}
 	defer locks.Close() // does not release the hold
-	try := func(ctx context.Context, options ...mutex.Option) (mutex.Reservation, error) {
-		return locks.TryReserve(ctx, name, o.purpose, o.hold, append(options, mutex.AlertAfter(o.expect))...)
-	}
-	wait := func(ctx context.Context, options ...mutex.Option) (mutex.Reservation, error) {
-		return locks.Reserve(ctx, name, o.purpose, o.hold, append(options, mutex.AlertAfter(o.expect))...)
-	}
-	reserve := func() (mutex.Reservation, error) { return take(ctx, s, name, &o.takeFlags, try, wait) }
-	if o.onceFor != "" {
-		reserve = o.once(ctx, s, locks, name, reserve)
-	}
-	r, err := reserve()
+	r, err := o.reserve(ctx, s, locks, name)
 	if err != nil {
 		return err
 	}
@@ -122,32 +112,40 @@ func (o *reserveOptions) run(ctx context.Context, name string) error {
 	return err
 }
 
-// once looks for a reservation of the owner before and after it reserves: of two calls at the same time, the older
-// reservation remains.
-func (o *reserveOptions) once(ctx context.Context, s *session, locks *mutex.Client, name string,
-	reserve func() (mutex.Reservation, error)) func() (mutex.Reservation, error) {
-	return func() (mutex.Reservation, error) {
-		if own, err := s.reservationOf(ctx, name, o.onceFor); err != nil || own.Token != 0 {
-			return own, err
-		}
-		r, err := reserve()
-		if err != nil {
-			return r, err
-		}
-		own, err := s.reservationOf(ctx, name, o.onceFor)
-		if err != nil || own.Token == 0 || own.Token == r.Token {
-			return r, nil
-		}
-		extra, err := locks.Adopt(ctx, r.Name, r.UUID)
-		if err == nil {
-			err = extra.Unlock()
-		}
-		return own, s.holdError(ctx, "release the second reservation, "+text.Visible(r.Name), err)
+// reserve reserves the lock. With --once-for, it looks for a reservation of the owner before and after: of two calls at
+// the same time, the older reservation remains.
+func (o *reserveOptions) reserve(ctx context.Context, s *session, locks *mutex.Client,
+	name string) (mutex.Reservation, error) {
+	if own, err := s.reservationOf(ctx, name, o.onceFor); err != nil || own.Token != 0 {
+		return own, err
 	}
+	reserve := locks.Reserve
+	if o.wait.triesOnce() {
+		reserve = locks.TryReserve
+	}
+	r, err := take(ctx, s, name, &o.takeFlags,
+		func(ctx context.Context, options ...mutex.Option) (mutex.Reservation, error) {
+			return reserve(ctx, name, o.purpose, o.hold, append(options, mutex.AlertAfter(o.expect))...)
+		})
+	if err != nil {
+		return r, err
+	}
+	own, err := s.reservationOf(ctx, name, o.onceFor)
+	if err != nil || own.Token == 0 || own.Token == r.Token {
+		return r, nil
+	}
+	extra, err := locks.Adopt(ctx, r.Name, r.UUID)
+	if err == nil {
+		err = extra.Unlock()
+	}
+	return own, s.holdError(ctx, "release the second reservation, "+text.Visible(r.Name), err)
 }
 
-// reservationOf returns the oldest reservation of an owner; its token is 0 if there is none.
+// reservationOf returns the oldest reservation of an owner; its token is 0 if there is none, or the owner is empty.
 func (s *session) reservationOf(ctx context.Context, name, owner string) (found mutex.Reservation, err error) {
+	if owner == "" {
+		return found, nil
+	}
 	l, err := s.read(ctx, name)
 	for _, d := range append(l.Shares, l.Record) {
 		isOwn := d.Token != 0 && d.Owner == owner && d.Attributes[mutex.AttributeReserved] == true

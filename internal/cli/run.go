@@ -200,13 +200,14 @@ func holderProcess(group *childproc.Group) *metadata.Process {
 
 // runAlways takes the lock, waiting if necessary, and runs the command.
 func (j *job) runAlways() error {
-	try := func(ctx context.Context, options ...mutex.Option) (*mutex.Lock, error) {
-		return j.locks.TryLock(ctx, j.name, options...)
+	acquire := j.locks.Lock
+	if j.wait.triesOnce() {
+		acquire = j.locks.TryLock
 	}
-	wait := func(ctx context.Context, options ...mutex.Option) (*mutex.Lock, error) {
-		return j.locks.Lock(ctx, j.name, options...)
-	}
-	lock, err := take(j.signals.Context(), j.s, j.name, &j.takeFlags, try, wait)
+	lock, err := take(j.signals.Context(), j.s, j.name, &j.takeFlags,
+		func(ctx context.Context, options ...mutex.Option) (*mutex.Lock, error) {
+			return acquire(ctx, j.name, options...)
+		})
 	if err != nil {
 		return err
 	}

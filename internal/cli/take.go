@@ -15,26 +15,20 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// call is a function of the library that takes a lock.
-type call[T any] func(ctx context.Context, options ...mutex.Option) (T, error)
-
-// take takes the lock, and waits for it as long as --wait allows. try does not wait; wait does.
-func take[T any](ctx context.Context, s *session, name string, t *takeFlags, try, wait call[T]) (none T, err error) {
+// take takes the lock with a function of the library, and waits for it as long as --wait allows.
+func take[T any](ctx context.Context, s *session, name string, t *takeFlags,
+	acquire func(context.Context, ...mutex.Option) (T, error)) (taken T, err error) {
 	ctx, stop := t.wait.withTimeout(ctx)
 	defer stop()
 	if err := s.waitForEtcd(ctx, t.wait); err != nil {
-		return none, err
-	}
-	if t.wait.triesOnce() {
-		taken, err := try(ctx)
-		return taken, s.takeError(ctx, name, err)
+		return taken, err
 	}
 	ctx, giveUp := context.WithCancelCause(ctx)
 	defer giveUp(nil)
 	states := make(chan string, 1) // the newest
 	var reporting sync.WaitGroup
 	reporting.Go(func() { s.app.reportWait(ctx, states) })
-	taken, err := wait(ctx, mutex.OnWait(func(w mutex.Waiting) {
+	taken, err = acquire(ctx, mutex.OnWait(func(w mutex.Waiting) {
 		held := t.heldError(w)
 		if err := t.checkWaiting(held); err != nil {
 			giveUp(err)
