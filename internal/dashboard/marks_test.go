@@ -123,7 +123,7 @@ func TestAcknowledgementIsReplacedOrWithdrawn(t *testing.T) {
 	d := operators(t, s, &done, &fails)
 	link := actionLink(s, "acknowledge", stuck)
 	page := get(d, link, "X-Forwarded-User", "chief").Body.String()
-	wantWords(t, page, "Yours replaces the acknowledgement by ann.", "Withdraw that by ann",
+	wantWords(t, page, "Yours replaces the acknowledgement by ann.", "Withdraw the one by ann",
 		"ann is looking at it until 03:42 UTC: looking at the <disk>")
 	revision := fmt.Sprint(s.documents[stuck].Acknowledgement.Revision)
 	if !strings.Contains(page, `name="withdraw" value="`+revision+`"`) {

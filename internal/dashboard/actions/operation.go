@@ -75,7 +75,7 @@ func wordings() []wording {
 				Effects: []string{
 					"The request is written into the record. The holder keeps the lock: it sees the request if its " +
 						"library watches the lock, and finishes early if it can.",
-					"The page of the lock shows whether the holder has called alive since.",
+					"The page of the lock shows whether the holder has reported since.",
 				},
 				Why: "Why? The holder reads it, and the audit trail keeps it.", Do: "Ask to finish"},
 		},
