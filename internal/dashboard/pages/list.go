@@ -95,7 +95,7 @@ type listPage struct {
 	Limits      []Link
 	Every       []int // seconds between two looks that can be chosen
 	Group       Link
-	ForceUnlock string // the form for all that are found; empty if the caller may not
+	ForceUnlock Link // to the form for all holds that are found; empty if the caller may not
 	Grouped     bool
 	Clear       string // the list without filter
 	Sort        string
@@ -185,7 +185,7 @@ func (p *Pages) listPage(r *app.Request, s *locks.Snapshot, l ListRequest, found
 	v.Query = app.BoxText(l.Query.Text)
 	v.AutoRefresh = true
 	v.Sort = l.sort()
-	v.ForceUnlock = p.forceUnlockURL(r, l.Query, found.Counts.Total)
+	v.ForceUnlock = p.forceUnlockLink(r, l.Query, found.Counts.Total-found.Counts.Leased)
 	if w.Prev != "" {
 		v.Prev = l.link(p.app.URLs, nil, "before", w.Prev)
 	}

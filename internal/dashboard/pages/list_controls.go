@@ -47,13 +47,13 @@ func (p *Pages) fillView(v *listPage, l ListRequest) {
 	}
 }
 
-// forceUnlockURL is the form that ends all holds found by a search; empty if the caller may not.
-func (p *Pages) forceUnlockURL(r *app.Request, q *locks.Query, n int) string {
+// forceUnlockLink leads to the form that ends the n holds found by a search; empty if the caller may not.
+func (p *Pages) forceUnlockLink(r *app.Request, q *locks.Query, n int) Link {
 	may := p.app.Config.IsEnabled(protocol.VerbForceUnlock) && r.Caller.MaySome(access.Unlock)
 	if !may || r.Level() != locks.Live || n < 2 || len(q.Terms) == 0 || q.Err() != nil {
-		return ""
+		return Link{}
 	}
-	return p.app.URLs.To("unlock", "q", q.Text)
+	return Link{"force unlock these " + text.Thousands(n) + "…", p.app.URLs.To("unlock", "q", q.Text)}
 }
 
 // groupView is a section of a list: an owner and the locks of it.
