@@ -57,7 +57,7 @@ func LockOptions(opts ...mutex.Option) Option {
 // unless [RetryOnError] is given. After a [metadata.ErrOutcomeUnknown] the tick may be used up although fn did not run.
 func OnceAt(ctx context.Context, locks *mutex.Client, name string, tick time.Time,
 	fn func(ctx context.Context) error, opts ...Option) (ran bool, err error) {
-	return runOnce(ctx, &once{locks: locks, name: name, word: scheduled, at: tick}, fn, opts)
+	return runOnce(ctx, &once{client: client{locks: locks}, name: name, word: scheduled, at: tick}, fn, opts)
 }
 
 // ErrTickTaken means that the tick, or a later one, is taken.
@@ -73,7 +73,7 @@ type TickLock struct {
 // error wraps [ErrTickTaken] if the tick is taken. [RetryOnError] has no effect: call [TickLock.GiveBack].
 func TryLockAt(ctx context.Context, locks *mutex.Client, name string, tick time.Time, opts ...Option) (*TickLock,
 	error) {
-	return lockOnce(ctx, &once{locks: locks, name: name, word: scheduled, at: tick}, opts)
+	return lockOnce(ctx, &once{client: client{locks: locks}, name: name, word: scheduled, at: tick}, opts)
 }
 
 // GiveBack releases the lock and gives the tick back, unless the lock was lost.
@@ -87,16 +87,13 @@ const (
 
 // once is one call for one tick.
 type once struct {
+	client
 	options
-	locks  *mutex.Client
-	about  mutex.Options
-	etcd   *etcdretry.Client
-	layout protocol.Layout
-	name   string
-	word   string        // what the tick is called: scheduled, or a period
-	at     time.Time     // the scheduled tick
-	every  time.Duration // the length of periods
-	owner  string
+	name  string
+	word  string        // what the tick is called: scheduled, or a period
+	at    time.Time     // the scheduled tick
+	every time.Duration // the length of periods
+	owner string
 
 	key    string // of the last tick
 	before string // its previous value; empty if there was none
@@ -132,13 +129,10 @@ func lockOnce(ctx context.Context, o *once, opts []Option) (*TickLock, error) {
 }
 
 // prepare checks what can be checked without etcd.
-func (o *once) prepare(opts []Option) error {
-	if o.locks == nil {
-		return errNoLocks
+func (o *once) prepare(opts []Option) (err error) {
+	if o.client, err = newClient(o.locks); err != nil {
+		return err
 	}
-	o.about = o.locks.Options()
-	o.etcd = o.locks.Internals().Retry()
-	o.layout = o.locks.Internals().Layout()
 	for _, option := range opts {
 		if option != nil {
 			option(&o.options)
@@ -178,7 +172,7 @@ func (o *once) take(ctx context.Context) (*mutex.Lock, error) {
 	ctx, cancel := context.WithTimeout(ctx, o.about.RequestTimeout)
 	defer cancel()
 	for n := 0; ; n++ {
-		now := o.about.Now().Truncate(time.Millisecond)
+		now := o.now()
 		tick, err := o.tick(now)
 		if err != nil {
 			return nil, err
@@ -213,7 +207,7 @@ func (o *once) tick(now time.Time) (time.Time, error) {
 
 // read returns the mod revision of the key of the last tick, or ErrTickTaken.
 func (o *once) read(ctx context.Context, tick, now time.Time) (seen int64, err error) {
-	r, err := o.etcd.Send(ctx, locktxn.ReadPeriod(o.layout, o.name))
+	r, err := o.send(ctx, locktxn.ReadPeriod(o.layout, o.name))
 	if err != nil {
 		return 0, err
 	}
@@ -308,9 +302,7 @@ func (o *once) run(ctx context.Context, l *mutex.Lock, fn func(context.Context) 
 // unlock releases the lock, after it gave the tick back if it is to do so and nobody reset the job.
 func (o *once) unlock(l *mutex.Lock, giveBack bool) (err error) {
 	if giveBack {
-		ctx, cancel := context.WithTimeout(context.Background(), o.about.RequestTimeout)
-		defer cancel()
-		if _, err = o.etcd.Send(ctx, o.restoreTxn(l)); err != nil {
+		if _, err = o.send(context.Background(), o.restoreTxn(l)); err != nil {
 			err = fmt.Errorf("the tick was not given back: %w", err)
 		}
 	}

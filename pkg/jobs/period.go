@@ -18,6 +18,29 @@ import (
 
 var errNoLocks = errors.New("no lock client was given")
 
+// client is a lock client, with what jobs need of it.
+type client struct {
+	locks  *mutex.Client
+	about  mutex.Options
+	layout protocol.Layout
+}
+
+func newClient(locks *mutex.Client) (client, error) {
+	if locks == nil {
+		return client{}, errNoLocks
+	}
+	return client{locks: locks, about: locks.Options(), layout: locks.Internals().Layout()}, nil
+}
+
+// send sends a transaction that may be repeated, until there is an answer.
+func (c *client) send(ctx context.Context, txn locktxn.Txn) (etcdretry.Response, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.about.RequestTimeout)
+	defer cancel()
+	return c.locks.Internals().Retry().Send(ctx, txn)
+}
+
+func (c *client) now() time.Time { return c.about.Now().Truncate(time.Millisecond) }
+
 // The shortest and the longest period of [OncePer]. The clocks of several machines cannot distinguish shorter ones.
 const (
 	MinPeriod = time.Second
@@ -33,7 +56,7 @@ func PeriodOffset(d time.Duration) Option { return func(o *options) { o.offset =
 // do costs one read.
 func OncePer(ctx context.Context, locks *mutex.Client, name string, every time.Duration,
 	fn func(ctx context.Context) error, opts ...Option) (ran bool, err error) {
-	return runOnce(ctx, &once{locks: locks, name: name, word: period, every: every}, fn, opts)
+	return runOnce(ctx, &once{client: client{locks: locks}, name: name, word: period, every: every}, fn, opts)
 }
 
 func (o *once) checkPeriod() error {
@@ -90,16 +113,14 @@ func ResetPeriod(ctx context.Context, locks *mutex.Client, name string) error {
 
 func periodRequest(ctx context.Context, locks *mutex.Client, name string,
 	txn func(protocol.Layout, string) locktxn.Txn) (etcdretry.Response, error) {
-	err := metadata.CheckName(name)
-	if locks == nil {
-		err = errNoLocks
+	c, err := newClient(locks)
+	if err == nil {
+		err = metadata.CheckName(name)
 	}
-	if err != nil {
-		return etcdretry.Response{}, fmt.Errorf("period of %q: %w", name, err)
+	var r etcdretry.Response
+	if err == nil {
+		r, err = c.send(ctx, txn(c.layout, name))
 	}
-	ctx, cancel := context.WithTimeout(ctx, locks.Options().RequestTimeout)
-	defer cancel()
-	r, err := locks.Internals().Retry().Send(ctx, txn(locks.Internals().Layout(), name))
 	if err != nil {
 		return r, fmt.Errorf("period of %q: %w", name, err)
 	}

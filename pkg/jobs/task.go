@@ -191,7 +191,7 @@ func (t *Task) Save(ctx context.Context, data string) error {
 func (t *Task) save(ctx context.Context, value string) error {
 	s := t.set
 	for range 3 {
-		r, err := s.commit(ctx, locktxn.SaveTask(s.layout, s.name, t.name, t.lock.Guard(), t.seen, value))
+		r, err := s.send(ctx, locktxn.SaveTask(s.layout, s.name, t.name, t.lock.Guard(), t.seen, value))
 		if err != nil {
 			return err
 		}

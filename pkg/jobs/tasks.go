@@ -56,34 +56,29 @@ type TaskOptions struct {
 
 // Tasks is a set of tasks. It is safe for concurrent use.
 type Tasks struct {
-	etcd   *etcdretry.Client
-	locks  *mutex.Client
-	about  mutex.Options
-	layout protocol.Layout
-	name   string
-	opts   TaskOptions
+	client
+	name string
+	opts TaskOptions
 }
 
 // NewTasks returns the set of tasks with this name, which must not contain a slash, in the etcd of the locks. It sends
 // no request.
 func NewTasks(locks *mutex.Client, set string, o TaskOptions) (*Tasks, error) {
-	if locks == nil {
-		return nil, fmt.Errorf("tasks: %w", errNoLocks)
+	c, err := newClient(locks)
+	if err == nil {
+		err = protocol.CheckTask(set, "x")
 	}
-	if err := protocol.CheckTask(set, "x"); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("tasks: %w", err)
 	}
-	about := locks.Options()
-	o.Worker = cmp.Or(o.Worker, fmt.Sprintf("%s (pid %d)", about.Hostname, os.Getpid()))
-	err := o.complete()
-	if err == nil {
+	o.Worker = cmp.Or(o.Worker, fmt.Sprintf("%s (pid %d)", c.about.Hostname, os.Getpid()))
+	if err = o.complete(); err == nil {
 		_, err = draftPlain(locks, protocol.TaskLock(set, "x"), o.LockOptions)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("tasks %q: %w", set, err)
 	}
-	return &Tasks{etcd: locks.Internals().Retry(), locks: locks, about: about, layout: locks.Internals().Layout(),
-		name: set, opts: o}, nil
+	return &Tasks{client: c, name: set, opts: o}, nil
 }
 
 func (o *TaskOptions) complete() error {
@@ -131,13 +126,6 @@ func (s *Tasks) LockName(task string) string { return protocol.TaskLock(s.name, 
 // ErrNoTask means that there is no such task.
 var ErrNoTask = errors.New("there is no such task")
 
-// commit sends a transaction that may be repeated, until there is an answer.
-func (s *Tasks) commit(ctx context.Context, txn locktxn.Txn) (etcdretry.Response, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.about.RequestTimeout)
-	defer cancel()
-	return s.etcd.Send(ctx, txn)
-}
-
 func (s *Tasks) check(task, data string) error {
 	if err := protocol.CheckTask(s.name, task); err != nil {
 		return fmt.Errorf("tasks %q: %w", s.name, err)
@@ -148,8 +136,6 @@ func (s *Tasks) check(task, data string) error {
 	}
 	return nil
 }
-
-func (s *Tasks) now() time.Time { return s.about.Now().Truncate(time.Millisecond) }
 
 // explain adds what was attempted to an error.
 func (s *Tasks) explain(verb, task string, err error) error {
@@ -172,7 +158,7 @@ func (s *Tasks) Add(ctx context.Context, task, data string) (added bool, err err
 	value := protocol.Marshal(protocol.Task{State: s.opts.InitialState, Data: data, By: s.opts.Worker, AddedAt: now,
 		ChangedAt: now})
 	attempt := uuid.NewString()
-	r, err := s.commit(ctx, locktxn.AddTask(s.layout, s.name, task, attempt, value))
+	r, err := s.send(ctx, locktxn.AddTask(s.layout, s.name, task, attempt, value))
 	if err == nil && r.Indeterminate {
 		err = s.forbid(ctx, task, attempt)
 	}
@@ -192,9 +178,9 @@ const forbidden = 10 * time.Minute
 func (s *Tasks) forbid(ctx context.Context, task, attempt string) error {
 	ctx, cancel := context.WithTimeout(ctx, s.about.RequestTimeout)
 	defer cancel()
-	lease, err := s.etcd.Grant(ctx, forbidden)
+	lease, err := s.locks.Internals().Retry().Grant(ctx, forbidden)
 	if err == nil {
-		_, err = s.etcd.Send(ctx, locktxn.PutTombstone(s.layout, s.LockName(task), attempt, lease))
+		_, err = s.send(ctx, locktxn.PutTombstone(s.layout, s.LockName(task), attempt, lease))
 	}
 	return err
 }
@@ -224,7 +210,7 @@ func (s *Tasks) change(ctx context.Context, verb, task string, value func(TaskSt
 		return err
 	}
 	for range 10 { // others may change it, too
-		r, err := s.commit(ctx, locktxn.ReadTask(s.layout, s.name, task))
+		r, err := s.send(ctx, locktxn.ReadTask(s.layout, s.name, task))
 		if err != nil {
 			return s.explain(verb, task, err)
 		}
@@ -235,7 +221,7 @@ func (s *Tasks) change(ctx context.Context, verb, task string, value func(TaskSt
 		case now.Running:
 			return &mutex.HeldError{Name: s.LockName(task), Holder: s.holder(task, r), At: s.now()}
 		}
-		r, err = s.commit(ctx, locktxn.ChangeTask(s.layout, s.name, task, now.seen, value(now)))
+		r, err = s.send(ctx, locktxn.ChangeTask(s.layout, s.name, task, now.seen, value(now)))
 		if err != nil || r.Succeeded {
 			return s.explain(verb, task, err)
 		}
@@ -269,7 +255,7 @@ func (s *Tasks) Get(ctx context.Context, task string) (TaskStatus, error) {
 	if err := s.check(task, ""); err != nil {
 		return TaskStatus{}, err
 	}
-	r, err := s.commit(ctx, locktxn.ReadTask(s.layout, s.name, task))
+	r, err := s.send(ctx, locktxn.ReadTask(s.layout, s.name, task))
 	if err != nil {
 		return TaskStatus{}, s.explain("read", task, err)
 	}
@@ -291,7 +277,7 @@ const pageTasks = 500
 // pages reads the set page by page, until each returns false.
 func (s *Tasks) pages(ctx context.Context, each func([]TaskStatus) (more bool)) error {
 	for from := ""; ; {
-		r, err := s.commit(ctx, locktxn.ReadTasks(s.layout, s.name, from, pageTasks))
+		r, err := s.send(ctx, locktxn.ReadTasks(s.layout, s.name, from, pageTasks))
 		if err != nil {
 			return err
 		}

@@ -102,9 +102,9 @@ func (c *Client) newAcquisition(ctx context.Context, name string, opts []Option)
 		return nil, proposal{}, err
 	}
 	a := &acquisition{c: c, caller: ctx, lock: name, set: set, draft: draft, callSite: callSiteOf(draft.Backtrace)}
-	p, err := a.newProposal()
+	p := a.newProposal()
 	a.began = p.wall
-	return a, p, err
+	return a, p, p.err
 }
 
 // lockWithoutQueue takes the lock as soon as it is free, no matter who waits for it.
@@ -121,10 +121,7 @@ func (a *acquisition) lockWithoutQueue(ctx context.Context, p proposal) (*Lock, 
 			if allSeen(events, a.seen) {
 				return false
 			}
-			var p proposal
-			if p, err = a.newProposal(); err == nil {
-				l, err = a.try(ctx, p)
-			}
+			l, err = a.try(ctx, a.newProposal())
 			var newer *HeldError
 			if newer, isHeld = errors.AsType[*HeldError](err); isHeld {
 				held = newer

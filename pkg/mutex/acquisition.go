@@ -59,17 +59,14 @@ type proposal struct {
 	moment // monotonic for the local deadline, wall for the record
 
 	fields []metadata.Field
+	err    error // that there are no fields, instead of an answer
 }
 
-func (a *acquisition) newProposal() (proposal, error) {
+func (a *acquisition) newProposal() proposal {
 	p := proposal{moment: a.c.moment()}
 	a.set.stamp(&a.draft, p.wall)
-	fields, err := a.draft.Fields()
-	if err != nil {
-		return p, err
-	}
-	p.fields = fields
-	return p, nil
+	p.fields, p.err = a.draft.Fields()
+	return p
 }
 
 // maxRivals is how often a share is claimed again without a pause when others claim one at the same time. After that,
@@ -97,9 +94,7 @@ func (a *acquisition) try(ctx context.Context, p proposal) (*Lock, error) {
 		case err == errStale || n >= maxRivals:
 			etcdretry.Sleep(ctx, etcdretry.Backoff(n))
 		}
-		if p, err = a.newProposal(); err != nil {
-			return nil, err
-		}
+		p = a.newProposal()
 	}
 }
 
@@ -138,10 +133,7 @@ func (a *acquisition) tryPastDeadTail(ctx context.Context) (*Lock, error) {
 		a.abandon() // the queue is gone; if there was none, this attempt was cancelled
 		return nil, errStale
 	}
-	p, err := a.newProposal()
-	if err != nil {
-		return nil, err
-	}
+	p := a.newProposal()
 	claim := a.nextClaim(0)
 	l, _, err := a.commit(ctx, p, claim, locktxn.AcquirePastTail(a.c.layout, claim, a.draft.UUID, p.fields,
 		tail[0].ModRevision))
@@ -191,6 +183,9 @@ func (a *acquisition) sendProposal(ctx context.Context, txn locktxn.Txn) (etcdre
 // read. If the outcome stays unknown, the attempt is over and the acquisition begins another.
 func (a *acquisition) commit(ctx context.Context, p proposal, claim locktxn.Claim,
 	txn locktxn.Txn) (*Lock, etcdretry.Response, error) {
+	if p.err != nil {
+		return nil, etcdretry.Response{}, p.err
+	}
 	r, err := a.sendProposal(ctx, txn)
 	if err != nil {
 		return nil, r, err
@@ -301,11 +296,8 @@ func (a *acquisition) nextAttempt(cancel bool) {
 
 // canceller returns a function that cancels this attempt, even after the acquisition has begun another.
 func (a *acquisition) canceller() func(context.Context) error {
-	c := a.c
-	lock := a.lock
-	kind := a.set.kind
 	uuid := a.draft.UUID
-	return func(ctx context.Context) error { return c.cancelClaim(ctx, lock, kind, uuid) }
+	return func(ctx context.Context) error { return a.c.cancelClaim(ctx, a.lock, a.set.kind, uuid) }
 }
 
 func (a *acquisition) cancelLater() {

@@ -26,7 +26,7 @@ type batch struct {
 	c          *Client
 	wanted     []*acquisition // by name
 	proposals  []proposal
-	tails      []int64
+	locks      []locktxn.BatchLock
 	conditions []clientv3.Cmp
 	writes     []clientv3.Op
 }
@@ -59,7 +59,8 @@ func (b *batch) try(ctx context.Context) ([]*Lock, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, b.c.opts.RequestTimeout)
 	defer cancel()
-	b.tails = make([]int64, len(b.wanted))
+	b.proposals = make([]proposal, len(b.wanted))
+	b.locks = make([]locktxn.BatchLock, len(b.wanted))
 	for n := 0; ; n++ {
 		locks, err := b.attempt(ctx)
 		if err != errStale {
@@ -76,10 +77,10 @@ func (b *batch) try(ctx context.Context) ([]*Lock, error) {
 
 // attempt makes one proposal. The error [errStale] asks for another.
 func (b *batch) attempt(ctx context.Context) ([]*Lock, error) {
-	if err := b.newProposals(); err != nil {
+	if err := b.propose(); err != nil {
 		return nil, err
 	}
-	txn := locktxn.AcquireBatch(b.c.layout, b.batchLocks(), b.conditions, b.writes)
+	txn := locktxn.AcquireBatch(b.c.layout, b.locks, b.conditions, b.writes)
 	if err := checkSize(txn); err != nil {
 		return nil, err
 	}
@@ -108,32 +109,25 @@ func (b *batch) shortestTTL() time.Duration {
 	}).set.autoUnlockAfter
 }
 
-func (b *batch) newProposals() error {
-	b.proposals = b.proposals[:0]
-	for _, a := range b.wanted {
-		p, err := a.newProposal()
-		if err != nil {
-			return err
+// propose makes new records.
+func (b *batch) propose() error {
+	for i, a := range b.wanted {
+		p := a.newProposal()
+		if p.err != nil {
+			return p.err
 		}
-		b.proposals = append(b.proposals, p)
+		b.proposals[i] = p
+		b.locks[i] = locktxn.BatchLock{Lock: a.lock, UUID: a.draft.UUID, Fields: p.fields,
+			CountedAt: a.holders.revision, SkipQueue: a.set.withoutQueue, Tail: b.locks[i].Tail}
 	}
 	return nil
-}
-
-func (b *batch) batchLocks() []locktxn.BatchLock {
-	locks := make([]locktxn.BatchLock, len(b.wanted))
-	for i, a := range b.wanted {
-		locks[i] = locktxn.BatchLock{Lock: a.lock, UUID: a.draft.UUID, Fields: b.proposals[i].fields,
-			CountedAt: a.holders.revision, SkipQueue: a.set.withoutQueue, Tail: b.tails[i]}
-	}
-	return locks
 }
 
 // settle makes the outcome of unanswered requests definite: none of them can be committed later, and the locks are held
 // or not. r and err are the result of the requests.
 func (b *batch) settle(ctx context.Context, r etcdretry.Response, err error) ([]*Lock, error) {
 	s, unsettled := b.c.tombstones.send(ctx, func(lease clientv3.LeaseID) locktxn.Txn {
-		return locktxn.SettleBatch(b.c.layout, b.batchLocks(), lease)
+		return locktxn.SettleBatch(b.c.layout, b.locks, lease)
 	})
 	if unsettled != nil {
 		for _, a := range b.wanted {
@@ -240,7 +234,7 @@ func (b *batch) refusal(ctx context.Context, r etcdretry.Response) error {
 // checkQueues finds out why locks that nobody holds were refused: others queue for them, or the tails of queues were
 // left behind when their last waiters died. Otherwise the obstacle is gone by now.
 func (b *batch) checkQueues(ctx context.Context) error {
-	r, err := b.c.retry.Send(ctx, locktxn.ReadQueueLengths(b.c.layout, b.batchLocks()))
+	r, err := b.c.retry.Send(ctx, locktxn.ReadQueueLengths(b.c.layout, b.locks))
 	if err != nil {
 		return err
 	}
@@ -250,9 +244,9 @@ func (b *batch) checkQueues(ctx context.Context) error {
 			held.Position = int(n) + 1
 			return held
 		}
-		b.tails[i] = 0
+		b.locks[i].Tail = 0
 		if tail := r.Keys(2*i + 1).Kvs; len(tail) > 0 {
-			b.tails[i] = tail[0].ModRevision
+			b.locks[i].Tail = tail[0].ModRevision
 		}
 	}
 	return errStale

@@ -41,9 +41,7 @@ func (a *acquisition) queueUp(ctx context.Context, p proposal) (l *Lock, err err
 			return nil, explain(err, a.lock)
 		}
 		etcdretry.Sleep(ctx, etcdretry.Backoff(n))
-		if p, err = a.newProposal(); err != nil {
-			return nil, explain(err, a.lock)
-		}
+		p = a.newProposal()
 	}
 }
 
@@ -237,11 +235,7 @@ func (a *acquisition) lookAtQueue(ctx context.Context) (*Lock, error) {
 	}
 	a.setHolders(r, claim.WaiterReads())
 	if _, held := a.holders.byUUID(a.draft.UUID); held { // by an earlier claim
-		p, err := a.newProposal()
-		if err != nil {
-			return nil, err
-		}
-		return a.committedHold(p)
+		return a.committedHold(a.newProposal())
 	}
 	own := claim.WaiterReads()
 	tail := own + 1
@@ -266,10 +260,7 @@ func (a *acquisition) lookAtQueue(ctx context.Context) (*Lock, error) {
 // takeTurn takes the lock for the first in the queue, if there is room.
 func (a *acquisition) takeTurn(ctx context.Context) (*Lock, error) {
 	for n := 0; a.holders.hasRoom(a.set.kind); n++ {
-		p, err := a.newProposal()
-		if err != nil {
-			return nil, err
-		}
+		p := a.newProposal()
 		claim := a.nextClaim(n)
 		l, r, err := a.commit(ctx, p, claim, locktxn.AcquireInTurn(a.c.layout, claim, a.queue.position, a.queue.before,
 			p.fields, a.queue.ticket, a.queue.lease.id))

@@ -90,15 +90,12 @@ func histogram(name, help string, labels []string, buckets ...float64) *promethe
 
 // create creates all series with these values of the first labels.
 func (m *Metrics) create(labels ...string) {
-	for _, vec := range []*prometheus.GaugeVec{m.waiting, m.held} {
-		vec.WithLabelValues(labels...)
-	}
-	for _, vec := range []*prometheus.HistogramVec{m.wait, m.hold} {
-		vec.WithLabelValues(labels...)
-	}
-	for _, vec := range []*prometheus.CounterVec{m.asked, m.givenTime} {
-		vec.WithLabelValues(labels...)
-	}
+	m.waiting.WithLabelValues(labels...)
+	m.held.WithLabelValues(labels...)
+	m.wait.WithLabelValues(labels...)
+	m.hold.WithLabelValues(labels...)
+	m.asked.WithLabelValues(labels...)
+	m.givenTime.WithLabelValues(labels...)
 	createEach(m.acquisitions, labels, mutex.AcquireResults())
 	createEach(m.extensions, labels, mutex.ExtendResults())
 	createEach(m.lost, labels, mutex.LostReasons())
