@@ -88,7 +88,10 @@ func (s *Sweeper) removeDue(ctx context.Context) {
 // removeBatch sends one batch of due locks and reports whether there was one. A later awaitCommits
 // settles it.
 func (s *Sweeper) removeBatch(ctx context.Context) bool {
-	size, pending := s.brake.limits()
+	size, pending := maxBatch, maxPendingCommits
+	if s.brake.on {
+		size, pending = 1, 1
+	}
 	s.awaitCommits(pending - 1)
 	if ctx.Err() != nil || len(s.soon)+len(s.due) == 0 || s.brake.on && s.cfg.Clock() < s.brake.next {
 		return false
@@ -271,12 +274,4 @@ func (s *Sweeper) engageBrake(f *findings, locks int) {
 			Msg("brake: while most locks are due within a minute, this unlocker removes them slowly")
 	}
 	s.brake.on = f.brake
-}
-
-// limits returns how many locks a batch may have, and how many batches may be in flight at once.
-func (b brake) limits() (size, pending int) {
-	if b.on {
-		return 1, 1
-	}
-	return maxBatch, maxPendingCommits
 }

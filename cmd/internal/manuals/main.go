@@ -2,6 +2,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -35,12 +36,19 @@ func write(dir string) error {
 	}{
 		{cli.Command(cli.Process{}), 1}, {unlocker.Command(), 8}, {mutexdash.Command(), 8},
 	} {
-		share := filepath.Join(dir, p.program.Name())
-		man := filepath.Join(share, "man", fmt.Sprintf("man%d", p.section))
-		if err := pages(man, p.program, p.section); err != nil {
-			return err
+		name := p.program.Name()
+		share := func(below string) string { return filepath.Join(dir, name, below) }
+		man := share(fmt.Sprintf("man/man%d", p.section))
+		bash, zsh, fish := share("bash-completion/completions"), share("zsh/site-functions"), share("fish/vendor_completions.d")
+		for _, d := range []string{man, bash, zsh, fish} {
+			if err := os.MkdirAll(d, 0o750); err != nil {
+				return err
+			}
 		}
-		if err := completions(share, p.program); err != nil {
+		if err := errors.Join(pages(man, p.program, p.section),
+			p.program.GenBashCompletionFileV2(filepath.Join(bash, name), true),
+			p.program.GenZshCompletionFile(filepath.Join(zsh, "_"+name)),
+			p.program.GenFishCompletionFile(filepath.Join(fish, name+".fish"), true)); err != nil {
 			return err
 		}
 	}
@@ -51,7 +59,8 @@ func write(dir string) error {
 func pages(dir string, c *cobra.Command, section int) error {
 	m := flags.Manual{Command: c, Section: section, Version: daemon.CurrentBuild().Version,
 		Files: files()[c.CommandPath()]}
-	if err := file(dir, fmt.Sprintf("%s.%d", m.Name(), section), m.Page()); err != nil {
+	file := filepath.Join(dir, fmt.Sprintf("%s.%d", m.Name(), section))
+	if err := os.WriteFile(file, []byte(m.Page()), 0o600); err != nil {
 		return err
 	}
 	for _, below := range c.Commands() {
@@ -79,33 +88,4 @@ func files() map[string][][2]string {
 	return map[string][][2]string{
 		"unlocker": settings("unlocker"), "unlocker witness": witness, "mutexdash": settings("mutexdash"),
 	}
-}
-
-func completions(share string, program *cobra.Command) error {
-	name := program.Name()
-	for path, generate := range map[string]func(string) error{
-		"bash-completion/completions/" + name: func(to string) error {
-			return program.GenBashCompletionFileV2(to, true)
-		},
-		"zsh/site-functions/_" + name: program.GenZshCompletionFile,
-		"fish/vendor_completions.d/" + name + ".fish": func(to string) error {
-			return program.GenFishCompletionFile(to, true)
-		},
-	} {
-		to := filepath.Join(share, path)
-		if err := os.MkdirAll(filepath.Dir(to), 0o750); err != nil {
-			return err
-		}
-		if err := generate(to); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func file(dir, name, text string) error {
-	if err := os.MkdirAll(dir, 0o750); err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600)
 }

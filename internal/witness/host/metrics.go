@@ -7,12 +7,6 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// counts are the values of the counters, since the program started.
-type counts struct {
-	stated map[string]int // by cause
-	failed int
-}
-
 // Collector returns the metrics of the witness in this namespace.
 func (w *Witness) Collector(namespace string) prometheus.Collector {
 	all := prometheus.NewRegistry()
@@ -40,11 +34,11 @@ func (w *Witness) Collector(namespace string) prometheus.Collector {
 		return oneIf(w.writeProblem == "")
 	})
 	register.NewCounterFunc(prometheus.CounterOpts{Namespace: namespace, Name: "statement_failures_total",
-		Help: "Attempts to write a statement that failed."}, w.locked(func() int { return w.counts.failed }))
+		Help: "Attempts to write a statement that failed."}, w.locked(func() int { return w.failed }))
 	for _, cause := range []string{metadata.CauseProcessEnded, metadata.CauseRebooted} {
 		register.NewCounterFunc(prometheus.CounterOpts{Namespace: namespace, Name: "statements_total",
 			Help: "Statements that etcd has accepted.", ConstLabels: prometheus.Labels{"cause": cause}},
-			w.locked(func() int { return w.counts.stated[cause] }))
+			w.locked(func() int { return w.stated[cause] }))
 	}
 	return all
 }

@@ -100,7 +100,7 @@ func (w *Witness) writeStatement(ctx context.Context, l *held) (done bool) {
 			w.dropHold(s.Name)
 		}
 	default:
-		w.counts.failed++
+		w.failed++
 		if ctx.Err() == nil {
 			w.recordProblem("cannot record that a holder is dead", err)
 		}
@@ -116,7 +116,7 @@ func (w *Witness) logStatement(l *held) {
 	}
 	l.reported = true
 	s := l.statement
-	w.counts.stated[s.Cause]++
+	w.stated[s.Cause]++
 	event := w.cfg.Log.Info().Str("lock", s.Name).Str("uuid", s.UUID).Int64("token", s.Token).Str("cause", s.Cause)
 	if s.Signal != "" {
 		event = event.Str("signal", s.Signal)

@@ -49,11 +49,12 @@ type Witness struct {
 	mu           sync.Mutex
 	locks        map[string]*held // by the name of the lock
 	running      map[holder]*process
-	writeProblem string    // why etcd does not accept statements; empty if it does
-	warnUnseen   sync.Once // that a process is invisible
-	warnCgroups  sync.Once // that cgroups cannot be searched
-	warnPrivate  sync.Once // that some cgroups are private
-	counts       counts
+	writeProblem string         // why etcd does not accept statements; empty if it does
+	warnUnseen   sync.Once      // that a process is invisible
+	warnCgroups  sync.Once      // that cgroups cannot be searched
+	warnPrivate  sync.Once      // that some cgroups are private
+	stated       map[string]int // how many statements etcd has accepted, by cause
+	failed       int            // attempts to write one that failed
 	following    sync.WaitGroup // goroutines that wait for the end of processes
 }
 
@@ -104,7 +105,7 @@ func New(c Config) *Witness {
 		},
 		cgroups: findCgroups, open: openCgroup, pauses: defaultPauses(),
 		searchNow: make(chan struct{}, 1), publishNow: make(chan struct{}, 1),
-		locks: map[string]*held{}, running: map[holder]*process{}, counts: counts{stated: map[string]int{}},
+		locks: map[string]*held{}, running: map[holder]*process{}, stated: map[string]int{},
 	}
 }
 

@@ -101,15 +101,9 @@ func (a *API) watchPods(ctx context.Context, namespace string, to *feed, onRespo
 
 // get reads the current state of one pod, not from a cache.
 func (a *API) get(ctx context.Context, namespace, name string) (*pod, error) {
-	answer, err := a.client.Get().Namespace(namespace).Resource("pods").Name(name).Do(ctx).Get()
-	if err != nil {
-		return nil, err
-	}
-	p, ok := answer.(*pod)
-	if !ok {
-		return nil, fmt.Errorf("got a %T instead of a pod", answer)
-	}
-	return p, nil
+	var p pod
+	err := a.client.Get().Namespace(namespace).Resource("pods").Name(name).Do(ctx).Into(&p)
+	return &p, err
 }
 
 // errHungUp means that a connection was closed before its answer.

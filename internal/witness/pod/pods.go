@@ -2,7 +2,6 @@ package pod
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"time"
 
@@ -209,11 +208,7 @@ func (f *feed) Update(obj any) error { return f.apply(obj, false) }
 func (f *feed) Delete(obj any) error { return f.apply(obj, true) }
 
 func (f *feed) apply(obj any, gone bool) error {
-	p, ok := obj.(*pod)
-	if !ok {
-		return fmt.Errorf("got a %T instead of a pod", obj)
-	}
-	now := p.summary()
+	now := obj.(*pod).summary() // the reflector refuses other objects
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.pods.mu.Lock()
@@ -240,11 +235,7 @@ func (f *feed) Replace(list []any, _ string) error {
 	confirmed := f.recordContact(at)
 	uids := make(map[string]bool, len(list))
 	for _, obj := range list {
-		p, ok := obj.(*pod)
-		if !ok {
-			return fmt.Errorf("got a %T instead of a pod", obj)
-		}
-		now := p.summary()
+		now := obj.(*pod).summary()
 		f.pods.store(now, confirmed, at)
 		uids[now.UID] = true
 	}
