@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"bytes"
-	"context"
 	"maps"
 	"net/http"
 	"slices"
@@ -13,7 +12,7 @@ import (
 
 const (
 	maxScrapes    = 16               // responses that are being sent
-	scrapeTimeout = 20 * time.Second // to build a response, including the wait for the slot
+	scrapeTimeout = 20 * time.Second // to gather one
 )
 
 // scrapes serves metrics even if many clients request them and never read the response: responses are built one at a
@@ -21,23 +20,14 @@ const (
 // Prometheus.
 type scrapes struct {
 	metrics http.Handler
-	slot    chan struct{} // capacity 1: taken while a response is built
+	build   sync.Mutex // held while a response is built
 
 	mu      sync.Mutex
 	sending []*http.ResponseController // of the responses that are being sent, oldest first
 }
 
-func newScrapes(metrics http.Handler) *scrapes {
-	return &scrapes{metrics: metrics, slot: make(chan struct{}, 1)}
-}
-
-// ServeHTTP serves the metrics.
 func (s *scrapes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	answer, err := s.render(r)
-	if err != nil {
-		http.Error(w, "the metrics were not gathered in time", http.StatusServiceUnavailable)
-		return
-	}
+	answer := s.render(r)
 	reader := http.NewResponseController(w)
 	s.register(reader)
 	defer s.unregister(reader)
@@ -47,19 +37,15 @@ func (s *scrapes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(answer.Bytes()) // fails for a client that was dropped, or has left
 }
 
-// render builds a response, one at a time.
-func (s *scrapes) render(r *http.Request) (*bufferedResponse, error) {
-	ctx, cancel := context.WithTimeout(r.Context(), scrapeTimeout)
-	defer cancel()
-	select {
-	case s.slot <- struct{}{}:
-		defer func() { <-s.slot }()
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
+// render builds a response, unless the client has left while it waited.
+func (s *scrapes) render(r *http.Request) *bufferedResponse {
 	answer := &bufferedResponse{header: http.Header{}, status: http.StatusOK}
-	s.metrics.ServeHTTP(answer, r)
-	return answer, nil
+	s.build.Lock()
+	defer s.build.Unlock()
+	if r.Context().Err() == nil {
+		s.metrics.ServeHTTP(answer, r)
+	}
+	return answer
 }
 
 // register adds a response to those that are being sent, and drops the oldest if there are too many.

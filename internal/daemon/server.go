@@ -285,10 +285,10 @@ func (o Ops) Probes() *http.ServeMux {
 // Handler serves the probes, /metrics and, if enabled, profiles below /debug/pprof/. Programs add their own routes.
 func (o Ops) Handler() *http.ServeMux {
 	mux := o.Probes()
-	mux.Handle("GET /metrics", newScrapes(promhttp.HandlerFor(o.Metrics, promhttp.HandlerOpts{
+	mux.Handle("GET /metrics", &scrapes{metrics: promhttp.HandlerFor(o.Metrics, promhttp.HandlerOpts{
 		ErrorLog: stdLogger(o.Log), ErrorHandling: promhttp.ContinueOnError, Registry: o.Metrics,
 		Timeout: scrapeTimeout,
-	})))
+	})})
 	if o.Pprof {
 		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 		mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)

@@ -1,9 +1,9 @@
-// Package unlocker has the command unlocker: flags, wiring, landing page. It is a package so that mutexdev can run the
-// same program.
+// Package unlocker has the command unlocker: flags and wiring. It is a package so that mutexdev can run the same program.
 package unlocker
 
 import (
 	"context"
+	"net/http"
 	"os"
 	"strings"
 	"time"
@@ -56,9 +56,7 @@ func run(ctx context.Context, o options) error {
 	ready.Add("etcd", r.view.CheckSynced)
 	ready.Add("writes", r.checkWrites)
 	ops := daemon.Ops{Ready: ready, Metrics: registry, Pprof: o.web.Pprof, Log: log}
-	routes := ops.Handler()
-	routes.Handle("GET /{$}", landingPage(o.dashboard))
-	server := o.web.NewServer(withPrefix(o.web.Prefix(), routes), log)
+	server := o.web.NewServer(withPrefix(o.web.Prefix(), ops.Handler()), log)
 	address, err := server.Listen()
 	if err != nil {
 		return err
@@ -92,6 +90,16 @@ func run(ctx context.Context, o options) error {
 	err = group.Run(ctx)
 	r.deletePresence(log)
 	return err
+}
+
+// withPrefix returns a handler that serves the routes below prefix.
+func withPrefix(prefix string, routes http.Handler) http.Handler {
+	if prefix == "" {
+		return routes
+	}
+	mux := http.NewServeMux()
+	mux.Handle(prefix+"/", http.StripPrefix(prefix, routes))
+	return mux
 }
 
 // probes returns a server for probes that cannot log in, such as those of Kubernetes; nil without an address.
