@@ -39,7 +39,9 @@ func write(dir string) error {
 		name := p.program.Name()
 		share := func(below string) string { return filepath.Join(dir, name, below) }
 		man := share(fmt.Sprintf("man/man%d", p.section))
-		bash, zsh, fish := share("bash-completion/completions"), share("zsh/site-functions"), share("fish/vendor_completions.d")
+		bash := share("bash-completion/completions")
+		zsh := share("zsh/site-functions")
+		fish := share("fish/vendor_completions.d")
 		for _, d := range []string{man, bash, zsh, fish} {
 			if err := os.MkdirAll(d, 0o750); err != nil {
 				return err

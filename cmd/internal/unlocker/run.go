@@ -1,4 +1,4 @@
-// Package unlocker has the command unlocker: flags and wiring. It is a package so that mutexdev can run the same program.
+// Package unlocker has the command unlocker: flags and wiring. It is a package so that mutexdev can run it, too.
 package unlocker
 
 import (

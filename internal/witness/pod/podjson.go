@@ -46,7 +46,7 @@ type objectMeta struct {
 	UID             string `json:"uid"`
 	ResourceVersion string `json:"resourceVersion"`
 	Annotations     struct {
-		Mirror           *string `json:"kubernetes.io/config.mirror"` // of a static pod, which its node reads from a file
+		Mirror           *string `json:"kubernetes.io/config.mirror"` // of a static pod, from a file of its node
 		InitialEventsEnd string  `json:"k8s.io/initial-events-end"`   // of a bookmark
 	} `json:"annotations"`
 
