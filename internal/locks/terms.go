@@ -249,7 +249,8 @@ func HadAlerted(e *metadata.Ending) bool {
 type Form struct{ Term, Finds string }
 
 // Rules say how terms go together.
-const Rules = "All terms must match; of several patterns (a* b*), one is enough. A - before a term excludes what it finds."
+const Rules = "All terms must match; of several patterns (a* b*), one is enough. " +
+	"A - before a term excludes what it finds."
 
 // Forms are the query language, for the help of pages and commands.
 func Forms() []Form {
