@@ -540,6 +540,7 @@ func ofOthers(say *sayings) {
 	s.unlockers[0].RemovalPolicy.Exclude = []string{"db/*", "cron/?"}
 	say.in("a lock is inconsistent", s, "/status")
 	say.in("a lock is inconsistent", s, "/lock?name=pool%3Cb%3E")
+	say.in("a lock is inconsistent", s, "/api/v1/locks?fields=name&q=state:malformed")
 	s.unlockers = []metadata.Presence{unlocker("eu-1", s.now), unlocker("eu-2", s.now), unlocker("eu-3", s.now)}
 	s.unlockers[1].RemovalPolicy.Abandoned = metadata.AbandonedUnlock
 	s.unlockers[1].RemovalPolicy.Exclude = []string{"db/*", "\x1b<b>"}

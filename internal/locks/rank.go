@@ -67,9 +67,7 @@ type ClassCounts [ClassOnTime + 1]int
 
 // Add takes a lock into account. Locks with which nothing is wrong and for which nobody waits may be left out.
 func (r *Ranking) Add(l HeldLock) {
-	if l.Class != ClassMalformed || l.Inconsistent == "" { // which headlines name, and do not count
-		r.Counts[l.Class]++
-	}
+	r.Counts[l.Class]++
 	if l.Class == ClassOnTime && l.Waiters == 0 {
 		return
 	}
