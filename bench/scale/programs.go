@@ -108,9 +108,8 @@ func (c *crowd) unlocker(ctx context.Context, o options, f figures) error {
 // idle measures what programs use while no lock changes.
 func idle(ctx context.Context, f figures, programs map[string]*servers.Process) error {
 	const window = 20 * time.Second
-	// until the garbage of the start is collected, and the dashboard has fetched the backtraces of the locks that
-	// alert, 50 a second at most
-	if err := contest.Wait(ctx, alerting*time.Second/50+10*time.Second); err != nil {
+	// until the garbage of the start is collected
+	if err := contest.Wait(ctx, 10*time.Second); err != nil {
 		return err
 	}
 	before := map[string]time.Duration{}

@@ -104,7 +104,7 @@ func TestBacktracesNeedTheirPermissionEverywhere(t *testing.T) {
 	d := s.dashboard(t, func(c *app.Config) { c.Access = behindProxy(t) })
 	hidden := s.dashboard(t, func(c *app.Config) { c.Access, c.HideBacktraces = behindProxy(t), true })
 	for _, path := range []string{"/", "/lock?name=billing/invoice-run",
-		"/lock/backtrace?name=billing/invoice-run", "/api/v1/lock?name=billing/invoice-run&include=backtrace,fields",
+		"/api/v1/lock?name=billing/invoice-run&include=backtrace,fields",
 		"/api/v1/lock?name=billing/invoice-run&include=backtrace"} {
 		for who, sees := range map[string]bool{"viewer": false, "chief": true} {
 			w := get(d, path, "X-Forwarded-User", who)
@@ -271,7 +271,7 @@ func TestPermissionsByOwnerCoverOnlyThatOwner(t *testing.T) {
 				`other: [unlock owner:catalog, backtrace owner:cat*]}}`)
 	})
 	for who, sees := range map[string]bool{"biller": true, "other": false} {
-		for _, path := range []string{"/lock?name=" + stuck, "/lock/backtrace?name=" + stuck,
+		for _, path := range []string{"/lock?name=" + stuck,
 			"/api/v1/lock?include=backtrace,fields&name=" + stuck, "/api/v1/lock?include=backtrace&name=" + stuck} {
 			if got := strings.Contains(get(d, path, "X-Forwarded-User", who).Body.String(),
 				"invoice_run.rb"); got != sees {
@@ -310,7 +310,7 @@ func TestNothingIsPermittedWithoutView(t *testing.T) {
 			"whole": {access.View, access.Unlock},
 		}}
 	})
-	for _, path := range []string{"/", "/lock?name=" + stuck, "/lock/backtrace?name=" + stuck, "/audit", "/history",
+	for _, path := range []string{"/", "/lock?name=" + stuck, "/audit", "/history",
 		"/api/v1/locks", unlockLink(s, stuck)} {
 		if got := get(d, path, "X-Forwarded-User", "half"); got.Code != http.StatusForbidden {
 			t.Errorf("%s answers %d to a caller without view", path, got.Code)

@@ -27,7 +27,6 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/actions"
 	"github.com/clustermutex/unlocker/internal/dashboard/api"
 	"github.com/clustermutex/unlocker/internal/dashboard/app"
-	"github.com/clustermutex/unlocker/internal/dashboard/etcdread"
 	"github.com/clustermutex/unlocker/internal/dashboard/pages"
 	"github.com/clustermutex/unlocker/web"
 )
@@ -36,7 +35,6 @@ import (
 type Dashboard struct {
 	*metrics
 	app          *app.App
-	traces       *etcdread.Backtraces
 	pages        *pages.Pages
 	api          *api.API
 	actions      *actions.Handler
@@ -111,7 +109,6 @@ func (d *Dashboard) routes() (http.Handler, error) {
 	get := func(path string, need access.Permission, do app.Action) { mux.Get(d.route+path, d.handle(need, do)) }
 	get("", access.View, d.pages.ServeList)
 	get("lock", access.View, d.pages.ServeLock)
-	get("lock/backtrace", access.Backtrace, d.pages.ServeBacktrace)
 	get("api/v1/lock", access.View, d.api.ServeLock)
 	for _, o := range d.actions.Operations {
 		get(o.Page(), access.View, o.ServeForm)

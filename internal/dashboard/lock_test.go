@@ -1,14 +1,12 @@
 package dashboard_test
 
 import (
-	"context"
 	"net/http"
 	"net/url"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/app"
@@ -80,9 +78,6 @@ at node:internal/process/task_queues:95:5`, "file:///srv/app/jobs/invoice.js:31 
 			if got := words(page[start : start+strings.Index(page[start:], "</p>")]); got != c.first {
 				t.Errorf("the first own frame is %q, want %q", got, c.first)
 			}
-			if raw := ok(t, d, "/lock/backtrace?name=a"); raw != c.trace {
-				t.Errorf("the raw backtrace is %q", raw)
-			}
 		})
 	}
 }
@@ -98,43 +93,6 @@ func TestImpossibleLockNamesAreRefused(t *testing.T) {
 			t.Errorf("for %.15q it answers %d", impossible, w.Code)
 		}
 	}
-}
-
-func TestCallerOfALockIsListedAndKnownWithoutEtcd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := busy()
-		d := s.dashboard(t)
-		before := get(d, "/").Header().Get("ETag")
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error)
-		go func() { ended <- d.Run(ctx) }()
-		time.Sleep(2 * time.Second)
-		page := ok(t, d, "/")
-		wantWords(t, page, "nightly invoices, tenant 41 · 1842 of 2210 · at app/jobs/invoice_run.rb:118 in perform")
-		if get(d, "/").Header().Get("ETag") == before {
-			t.Error("the version of the list is the same")
-		}
-		s.change(func() { s.away = errAway })
-		wantWords(t, ok(t, d, "/lock?name=billing/invoice-run"), "etcd could not be read: timeout. The rest is",
-			"app/jobs/invoice_run.rb:118 in perform")
-		later := func(locks []*metadata.Record) func() {
-			return func() {
-				s.locks = locks
-				s.now = s.now.Add(time.Minute)
-				s.fresh.HeardAt = s.now
-			}
-		}
-		s.change(later(s.locks[1:]))
-		time.Sleep(5 * time.Second)
-		s.change(later(busy().locks))
-		if strings.Contains(ok(t, d, "/"), "invoice_run.rb") {
-			t.Error("the backtrace of a hold that went is still kept")
-		}
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
 }
 
 func TestLockPageLinksBackToItsList(t *testing.T) {

@@ -33,7 +33,6 @@ func routes(assets string) []route {
 		{"lock", "GET", "lock?name=billing/invoice-run", 200, "view", nil},
 		{"lock that is not held", "GET", "lock?name=x", 200, "view", nil},
 		{"lock without a name", "GET", "lock", 400, "view", nil},
-		{"backtrace", "GET", "lock/backtrace?name=billing/invoice-run", 200, "backtrace", nil},
 		{"force unlock, switched off", "GET", "unlock?name=billing/invoice-run", 403, "view", nil},
 		{"POST of force unlock without a body", "POST", "unlock?name=x", 403, "view", nil},
 		{"POST of force unlock, API", "POST", "api/v1/lock/force-unlock", 403, "view", nil},
@@ -102,9 +101,6 @@ func checkHeaders(t *testing.T, r route, w *httptest.ResponseRecorder) {
 	csp := "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action " +
 		"'self'; base-uri 'none'; " +
 		"object-src 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types mutexdash"
-	if strings.HasPrefix(r.path, "lock/backtrace") && w.Code == 200 {
-		csp = "sandbox; default-src 'none'; frame-ancestors 'none'"
-	}
 	cache := "no-store"
 	if strings.HasPrefix(r.path, "assets/") && w.Code == 200 {
 		cache = "public, max-age=31536000, immutable"

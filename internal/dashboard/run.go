@@ -17,11 +17,11 @@ import (
 // build makes what answers requests.
 func (d *Dashboard) build(config app.Config, urls app.URLs, templates app.Templates) {
 	d.app = &app.App{Config: config, URLs: urls, Templates: templates,
-		History: etcdread.NewHistory(config.Store, config.Relists, config.Log)}
-	d.traces = etcdread.NewBacktraces(config.Store.ReadRecord, stacktrace.NewParser(config.Sources))
-	d.pages = pages.New(d.app, d.traces)
+		History: etcdread.NewHistory(config.Store, config.Relists, config.Log),
+		Traces:  stacktrace.NewParser(config.Sources)}
+	d.pages = pages.New(d.app)
 	d.api = api.New(d.app, d.pages)
-	d.actions = actions.New(d.app, d.traces, d.pages, d.api)
+	d.actions = actions.New(d.app, d.pages, d.api)
 }
 
 // Ended records a hold that has ended; ending is nil if the holder released it. It does not block.
@@ -34,18 +34,14 @@ func (d *Dashboard) Acquired(w metadata.Waiter) { d.app.Intervals.AddAcquired(&w
 
 const observeInterval = 3 * time.Second
 
-// Run fetches what pages may need ahead of them, until ctx ends. The pages work without it.
+// Run observes queues and the watch for the timeline, until ctx ends. The pages work without it.
 func (d *Dashboard) Run(ctx context.Context) error {
 	for {
 		now := d.app.Config.Now()
 		fresh := d.app.Fresh()
 		d.app.History.Observe(now, fresh)
 		if fresh.Level(now) == locks.Live {
-			snapshot := d.app.Config.Snapshots.Current(now, fresh)
-			d.app.Intervals.UpdateQueues(snapshot.Queues, now)
-			if !d.app.Config.HideBacktraces {
-				d.traces.Fetch(ctx, snapshot)
-			}
+			d.app.Intervals.UpdateQueues(d.app.Config.Snapshots.Current(now, fresh).Queues, now)
 		}
 		select {
 		case <-ctx.Done():

@@ -188,7 +188,7 @@ func ofLocks(say *sayings) {
 	say.head("while only the watch is broken", away, "alert/passed")
 	s = busy()
 	s.away = errAway
-	for _, path := range []string{"/lock?name=other", "/lock/backtrace?name=" + stuck, "/api/v1/lock?name=" + stuck,
+	for _, path := range []string{"/lock?name=other", "/api/v1/lock?name=" + stuck,
 		"/api/v1/lock?name=other"} {
 		say.in("that cannot be read", s, path)
 	}

@@ -99,7 +99,7 @@ func (r *components) serve(ctx context.Context, o options, registry *prometheus.
 	group.Add("faults of etcd", r.faults.Run)
 	group.Add("view", r.view.Run)
 	group.Add("locks of other libraries", r.others.Run)
-	group.Add("backtraces", r.pages.Run)
+	group.Add("timeline", r.pages.Run)
 	group.Add("probes and metrics", back.Run)
 	group.Add("pages", front.Run)
 	return group.Run(ctx)

@@ -13,7 +13,6 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/dashboard/api"
 	"github.com/clustermutex/unlocker/internal/dashboard/app"
-	"github.com/clustermutex/unlocker/internal/dashboard/etcdread"
 	"github.com/clustermutex/unlocker/internal/dashboard/pages"
 	"github.com/clustermutex/unlocker/internal/protocol"
 )
@@ -157,14 +156,13 @@ type Handler struct {
 	metrics
 	Operations []*Operation
 	app        *app.App
-	traces     *etcdread.Backtraces
 	pages      *pages.Pages
 	api        *api.API
 }
 
 // New returns the handler of the actions. Conflicts show programs the lock as the API does.
-func New(s *app.App, t *etcdread.Backtraces, p *pages.Pages, a *api.API) *Handler {
-	h := &Handler{metrics: newMetrics(), app: s, traces: t, pages: p, api: a}
+func New(s *app.App, p *pages.Pages, a *api.API) *Handler {
+	h := &Handler{metrics: newMetrics(), app: s, pages: p, api: a}
 	h.Operations = newOperations(h)
 	return h
 }

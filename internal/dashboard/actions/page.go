@@ -197,7 +197,7 @@ func (o *Operation) unlockForm(r *app.Request, lock *app.Lock, typed Request, na
 	v.Do = "Force unlock " + text.Visible(row.Name)
 	v.Kept = "the history"
 	if r.Caller.MayFor(access.Backtrace, row.Owner) {
-		v.Frame = o.traces.FirstFrame(lock.Document.Backtrace)
+		v.Frame = o.app.Traces.FirstFrame(lock.Document.Backtrace)
 	}
 	v.Share = protocol.DescribeShare(row.Share())
 	v.MultiHolderLock = pages.MultiHolderLockOf(r, row)

@@ -1,8 +1,10 @@
 package api
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"reflect"
 	"slices"
@@ -102,44 +104,34 @@ func (a *API) ServeLocks(r *app.Request) (app.Answer, error) {
 	if fields == "" {
 		return l.answer(m, data)
 	}
-	return l.answer(m, selectFields(data, strings.Split(fields, ",")))
+	selected, err := selectFields(data, strings.Split(fields, ","))
+	if err != nil {
+		return app.Answer{}, err
+	}
+	return l.answer(m, selected)
 }
 
 // lockFields are the names of the members of a lock.
-func lockFields() []string {
-	var names []string
+func lockFields() (names []string) {
 	for _, field := range reflect.VisibleFields(reflect.TypeFor[lockjson.Lock]()) {
-		if name, _ := member(field); name != "" {
+		if name, _, _ := strings.Cut(field.Tag.Get("json"), ","); name != "" {
 			names = append(names, name)
 		}
 	}
 	return names
 }
 
-// member is the name of a field in JSON, and the option of its tag.
-func member(field reflect.StructField) (name, option string) {
-	name, option, _ = strings.Cut(field.Tag.Get("json"), ",")
-	return name, option
-}
-
 // selectFields returns only these members of each lock.
-func selectFields(locks []lockjson.Lock, names []string) []map[string]any {
-	wanted := slices.DeleteFunc(reflect.VisibleFields(reflect.TypeFor[lockjson.Lock]()),
-		func(field reflect.StructField) bool {
-			name, _ := member(field)
-			return name == "" || !slices.Contains(names, name)
-		})
-	out := make([]map[string]any, len(locks))
-	for i := range locks {
-		out[i] = map[string]any{}
-		for _, field := range wanted {
-			value := reflect.ValueOf(&locks[i]).Elem().FieldByIndex(field.Index)
-			if name, option := member(field); option != "omitempty" || !value.IsZero() {
-				out[i][name] = value.Interface()
-			}
-		}
+func selectFields(locks []lockjson.Lock, names []string) (selected []map[string]json.RawMessage, err error) {
+	all, err := json.Marshal(locks)
+	if err != nil {
+		return nil, err
 	}
-	return out
+	err = json.Unmarshal(all, &selected)
+	for _, lock := range selected {
+		maps.DeleteFunc(lock, func(name string, _ json.RawMessage) bool { return !slices.Contains(names, name) })
+	}
+	return selected, err
 }
 
 type summaryJSON struct {

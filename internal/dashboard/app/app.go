@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/etcdread"
+	"github.com/clustermutex/unlocker/internal/dashboard/stacktrace"
 	"github.com/clustermutex/unlocker/internal/dashboard/timeline"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -22,6 +23,7 @@ type App struct {
 	History   *etcdread.History
 	Intervals timeline.Store
 	Templates Templates
+	Traces    stacktrace.Parser
 	slow      atomic.Bool // etcd answered last, but later than a page waits
 }
 

@@ -79,11 +79,6 @@ func (u URLs) List(view string) string {
 // MaxViewBytes is how long the parameters of a view may be.
 const MaxViewBytes = 4 << 10
 
-// Backtrace is the link to a backtrace as plain text.
-func (u URLs) Backtrace(name, hold string) string {
-	return u.named("lock/backtrace", name, "hold", hold)
-}
-
 // Action is the link to the form of an operator's action on a hold: unlock, ask or extend.
 func (u URLs) Action(form, name, hold, view string) string {
 	return u.named(form, name, "hold", hold, "from", view)

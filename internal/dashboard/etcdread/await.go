@@ -1,5 +1,5 @@
-// Package etcdread reads from etcd what the watch does not bring: past holds, what operators did, and backtraces. A
-// page waits for etcd no longer than it can.
+// Package etcdread reads from etcd what the watch does not bring: past holds, and what operators did. A page waits for
+// etcd no longer than it can.
 package etcdread
 
 import (

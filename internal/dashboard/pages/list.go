@@ -1,6 +1,7 @@
 package pages
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/url"
 	"strconv"
@@ -92,7 +93,6 @@ type listPage struct {
 	From, To    int
 	Prev        string
 	Next        string
-	Limits      []Link
 	Every       []int // seconds between two looks that can be chosen
 	Group       Link
 	ForceUnlock Link // to the form for all holds that are found; empty if the caller may not
@@ -147,24 +147,23 @@ func (p *Pages) ServeList(r *app.Request) (app.Answer, error) {
 // ListTag versions everything a list shows but the running of time, which the browser goes on with by itself. A query
 // that depends on the clock has another version each second. A page and its fragment share it.
 func (p *Pages) ListTag(r *app.Request, s *locks.Snapshot, l ListRequest) string {
-	asked := r.URL.Path + l.link(p.app.URLs, nil, "after", l.After, "before", l.Before, "fields",
-		r.URL.Query().Get("fields"))
-	h := locks.Hash(s.All.Version, p.traces.Version(), xxhash.Sum64String(asked),
-		xxhash.Sum64String(p.app.Config.Version+p.app.URLs.Assets),
-		xxhash.Sum64String(string(r.Level())),
-		xxhash.Sum64String(fmt.Sprint(r.Caller.Name, r.Caller.Rights)))
-	h = locks.Hash(h, uint64(len(s.Cycles())), xxhash.Sum64String(fmt.Sprint(p.app.Config.LeasedProblems())))
+	shown := []any{s.All.Version, r.URL.Path, l.link(p.app.URLs, nil, "after", l.After, "before", l.Before, "fields",
+		r.URL.Query().Get("fields")), p.app.Config.Version, p.app.URLs.Assets, r.Level(), r.Caller.Name,
+		r.Caller.Rights, len(s.Cycles()), p.app.Config.LeasedProblems()}
 	for _, l := range p.Unclaimed(r) { // time alone makes a lock one of them
-		h = locks.Hash(h, xxhash.Sum64String(l.Name), uint64(l.Waiters), uint64(l.Since.UnixNano()))
+		shown = append(shown, l.Name, l.Waiters, l.Since)
 	}
 	if l.Query.Timed() {
-		h = locks.Hash(h, uint64(r.Viewpoint().AsOf.Unix()))
+		shown = append(shown, r.Viewpoint().AsOf.Unix())
 	}
 	for _, u := range p.app.Unlockers() {
-		h = locks.Hash(h, xxhash.Sum64String(u.ID), xxhash.Sum64String(u.Mode),
-			xxhash.Sum64String(fmt.Sprint(u.HeldBack)), xxhash.Sum64String(fmt.Sprintf("%+v", u.RemovalPolicy)))
+		shown = append(shown, u.ID, u.Mode, u.HeldBack, u.RemovalPolicy)
 	}
-	return fmt.Sprintf(`W/"%016x"`, h)
+	parts, err := json.Marshal(shown)
+	if err != nil {
+		return "" // then it is sent each time
+	}
+	return fmt.Sprintf(`W/"%016x"`, xxhash.Sum64(parts))
 }
 
 func (p *Pages) listPage(r *app.Request, s *locks.Snapshot, l ListRequest, found *locks.Result) listPage {

@@ -1,8 +1,6 @@
 package pages
 
 import (
-	"strconv"
-
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/dashboard/app"
 	"github.com/clustermutex/unlocker/internal/diagnosis"
@@ -25,25 +23,13 @@ func (p *Pages) fillControls(v *listPage, s *locks.Snapshot, l ListRequest, foun
 	} else if len(s.Shares(name)) > 0 {
 		v.Jump = &Link{name, p.app.URLs.Lock(name, "")}
 	}
-	p.fillView(v, l)
-	v.Waiting = app.Plain(text.Thousands(found.Waiting) + " waiting")
-	if longest := v.Elapsed(found.Longest); longest != nil {
-		v.Waiting = v.Waiting.Plain(" (longest ").Time(longest).Plain(")")
-	}
-}
-
-// fillView adds the choices of how the list is shown.
-func (p *Pages) fillView(v *listPage, l ListRequest) {
-	for _, n := range []int{50, 100, maxLimit} {
-		link := Link{Text: strconv.Itoa(n)}
-		if n != l.Limit {
-			link.URL = l.link(p.app.URLs, func(l *ListRequest) { l.Limit = n })
-		}
-		v.Limits = append(v.Limits, link)
-	}
 	v.Group = Link{"group by owner", l.link(p.app.URLs, func(l *ListRequest) { l.group = true })}
 	if l.group {
 		v.Group = Link{"one list", l.link(p.app.URLs, func(l *ListRequest) { l.group = false })}
+	}
+	v.Waiting = app.Plain(text.Thousands(found.Waiting) + " waiting")
+	if longest := v.Elapsed(found.Longest); longest != nil {
+		v.Waiting = v.Waiting.Plain(" (longest ").Time(longest).Plain(")")
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
-	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/dashboard/app"
 	"github.com/clustermutex/unlocker/internal/headline"
 	"github.com/clustermutex/unlocker/internal/locks"
@@ -46,7 +45,7 @@ func (p *Pages) rowView(r *app.Request, row *locks.Row, class locks.Class, c *he
 	v := rowView{
 		State: string(row.StateIn(class)), Name: text.Clip(row.Name, app.MaxNameShown),
 		Owner: text.Clip(row.Owner, app.MaxWordShown), Host: app.HostPID(row.Hostname, row.PID),
-		About: p.purposeOf(r.Caller, row), Bar: newBar(row, at),
+		About: purposeOf(row), Bar: newBar(row, at),
 		Matter: p.sentenceAt(headline.Matter(row, class), at), Outcome: p.sentenceAt(c.Outcome(row), at),
 		Waiters: row.Waiters, Longest: at.Elapsed(row.Longest),
 		URL: p.app.URLs.LockFrom(row.Name, row.UUID, l.view(p.app.URLs)),
@@ -71,8 +70,8 @@ func withoutTimes(s app.RichText) string {
 	return slices.DeleteFunc(slices.Clone(s), func(p app.Part) bool { return p.Time != nil }).String()
 }
 
-// purposeOf says what a hold is for and how far it is: who looks at it comes first, where it was taken last.
-func (p *Pages) purposeOf(c access.Caller, r *locks.Row) []string {
+// purposeOf says what a hold is for and how far it is: who looks at it comes first.
+func purposeOf(r *locks.Row) []string {
 	var all []string
 	if a := r.Acknowledged; a != nil {
 		all = append(all, cmp.Or(a.By, "somebody")+" until "+app.ClockMinute(a.Until.Time).Text, a.Note)
@@ -86,11 +85,6 @@ func (p *Pages) purposeOf(c access.Caller, r *locks.Row) []string {
 		all = append(all, r.Alive.Progress)
 	}
 	all = append(all, clockOff(r.ClockOff))
-	if c.MayFor(access.Backtrace, r.Owner) {
-		if first := p.traces.Of(r).First; first != "" {
-			all = append(all, "at "+first)
-		}
-	}
 	for i := range all {
 		all[i] = text.Clip(all[i], app.MaxLineShown)
 	}

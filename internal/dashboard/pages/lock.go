@@ -1,9 +1,6 @@
 package pages
 
 import (
-	"net/http"
-	"time"
-
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/dashboard/app"
 	"github.com/clustermutex/unlocker/internal/dashboard/stacktrace"
@@ -54,8 +51,7 @@ type lockPage struct {
 	Problems []metadata.Problem
 	Clock    string // the holder's clock, where it is off
 	Trace    *stacktrace.Trace
-	Hidden   string // why there is no backtrace
-	RawTrace string
+	Hidden   string   // why there is no backtrace
 	Commands []string // that show the record
 	Links    []Link
 	Incident string // what is the matter, to be copied
@@ -131,32 +127,8 @@ func (p *Pages) fillTrace(v *lockPage, c access.Caller, lock *app.Lock) {
 	case p.app.WhyNoBacktrace(c, row.Owner) != "":
 		v.Hidden = p.app.WhyNoBacktrace(c, row.Owner)
 	case lock.ReadError != "":
-		if v.Trace = p.traces.Parse(p.traces.Of(row).Text); v.Trace == nil {
-			v.Hidden = "etcd could not be read: " + lock.ReadError + "."
-		}
+		v.Hidden = "etcd could not be read: " + lock.ReadError + "."
 	default:
-		v.Trace = p.traces.Parse(lock.Document.Backtrace)
-		v.RawTrace = p.app.URLs.Backtrace(row.Name, row.UUID)
+		v.Trace = p.app.Traces.Parse(lock.Document.Backtrace)
 	}
-}
-
-func (p *Pages) ServeBacktrace(r *app.Request) (app.Answer, error) {
-	lock, err := p.app.ReadHeldLock(r)
-	switch {
-	case err != nil:
-		return app.Answer{}, err
-	case p.app.WhyNoBacktrace(r.Caller, lock.HolderOwner()) != "":
-		return app.Answer{}, p.app.AuthorizeFor(r.Caller, access.Backtrace, lock.HolderOwner())
-	case lock.ReadError != "":
-		return app.Answer{}, &app.HTTPError{Status: http.StatusServiceUnavailable, Code: "stale",
-			Title:  "etcd did not answer",
-			Detail: "The backtrace could not be read: " + lock.ReadError + ".", Retry: 5 * time.Second}
-	case lock.Row == nil || lock.RequestedHold != "" || lock.Document.Backtrace == "":
-		return app.Answer{}, &app.HTTPError{Status: http.StatusNotFound, Code: "not_found", Title: "No backtrace",
-			Detail: "None is recorded for this hold."}
-	}
-	return app.Answer{
-		Type: "text/plain; charset=utf-8", Body: []byte(lock.Document.Backtrace),
-		Header: map[string]string{"Content-Security-Policy": "sandbox; default-src 'none'; frame-ancestors 'none'"},
-	}, nil
 }

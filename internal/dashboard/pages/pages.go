@@ -4,17 +4,13 @@ package pages
 
 import (
 	"github.com/clustermutex/unlocker/internal/dashboard/app"
-	"github.com/clustermutex/unlocker/internal/dashboard/etcdread"
 	"github.com/clustermutex/unlocker/internal/locks"
 )
 
 // Pages are the pages of the dashboard.
-type Pages struct {
-	app    *app.App
-	traces *etcdread.Backtraces
-}
+type Pages struct{ app *app.App }
 
-func New(s *app.App, t *etcdread.Backtraces) *Pages { return &Pages{s, t} }
+func New(s *app.App) *Pages { return &Pages{s} }
 
 func (p *Pages) ServeHelp(r *app.Request) (app.Answer, error) {
 	v := p.app.Page(r, "help")

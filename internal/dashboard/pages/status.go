@@ -142,22 +142,6 @@ func (p *Pages) about(r *app.Request) []fact {
 	}
 	list := []fact{{"callers' names", string(p.app.Config.Access.Source)}, {"you may", strings.Join(rights, ", ")},
 		{"force unlock", force}}
-	for _, f := range []struct {
-		label, value string
-		ok           bool
-	}{
-		{"backtraces", "hidden", p.app.Config.HideBacktraces},
-		{"address", p.app.URLs.Origin + p.app.URLs.Prefix, p.app.URLs.Origin != ""},
-		{"fastest refresh", text.Duration(p.app.Config.MinRefresh), p.app.Config.MinRefresh >= time.Second},
-		{"links", text.Thousands(len(p.app.Config.Links)) + " on the page of a lock",
-			len(p.app.Config.Links) > 0},
-		{"source links", app.Plural(len(p.app.Config.Sources), "prefix", "prefixes"),
-			len(p.app.Config.Sources) > 0},
-	} {
-		if f.ok {
-			list = append(list, fact{f.label, f.value})
-		}
-	}
 	gaps, since := p.app.History.WatchGaps(r.Now, r.Fresh)
 	if !since.IsZero() {
 		list = append(list, fact{"watching since", app.UTC(since)},

@@ -114,6 +114,14 @@ func (t Parser) Parse(text string) *Trace {
 	return out
 }
 
+// FirstFrame returns the first frame of own code in a backtrace, in one line; empty if there is none.
+func (t Parser) FirstFrame(text string) string {
+	if trace := t.Parse(text); trace != nil && trace.First != nil {
+		return trace.First.Short()
+	}
+	return ""
+}
+
 // arrange finds the first own frame and folds foreign ones. If no frame is own, all are shown.
 func (t *Trace) arrange(frames []Frame) {
 	first := slices.IndexFunc(frames, func(f Frame) bool { return f.Own })
