@@ -3,7 +3,6 @@ package unlocker
 
 import (
 	"context"
-	"net/http"
 	"os"
 	"strings"
 	"time"
@@ -56,7 +55,13 @@ func run(ctx context.Context, o options) error {
 	ready.Add("etcd", r.view.CheckSynced)
 	ready.Add("writes", r.checkWrites)
 	ops := daemon.Ops{Ready: ready, Metrics: registry, Pprof: o.web.Pprof, Log: log}
-	server := o.web.NewServer(withPrefix(o.web.Prefix(), ops.Handler()), log)
+	landing, err := landingPage(o.dashboard, o.web.Pprof)
+	if err != nil {
+		return err
+	}
+	routes := ops.Handler()
+	routes.Handle("GET /{$}", landing)
+	server := o.web.NewServer(withPrefix(o.web.Prefix(), routes), log)
 	address, err := server.Listen()
 	if err != nil {
 		return err
@@ -90,16 +95,6 @@ func run(ctx context.Context, o options) error {
 	err = group.Run(ctx)
 	r.deletePresence(log)
 	return err
-}
-
-// withPrefix returns a handler that serves the routes below prefix.
-func withPrefix(prefix string, routes http.Handler) http.Handler {
-	if prefix == "" {
-		return routes
-	}
-	mux := http.NewServeMux()
-	mux.Handle(prefix+"/", http.StripPrefix(prefix, routes))
-	return mux
 }
 
 // probes returns a server for probes that cannot log in, such as those of Kubernetes; nil without an address.

@@ -59,11 +59,25 @@ func TestClockIsComparedWithThoseOfMembers(t *testing.T) {
 	metricsShow(t, address, `^unlocker_clock_jumps_total 0$`, func() {})
 }
 
-func TestRoutesBeginWithThePrefix(t *testing.T) {
+func TestLandingPageLinksToTheRest(t *testing.T) {
 	t.Parallel()
-	address := start(t, etcdtest.Start(t).Endpoint(), "--web.route-prefix=/unlocker")
-	proctest.Answers(t, "http://"+address+"/unlocker/livez", http.StatusOK)
-	proctest.Answers(t, "http://"+address+"/livez", http.StatusNotFound)
+	address := start(t, etcdtest.Start(t).Endpoint(), "--web.route-prefix=/unlocker",
+		`--dashboard.url=https://locks.example/a"b`)
+	page := proctest.Answers(t, "http://"+address+"/unlocker/", http.StatusOK)
+	for _, link := range []string{"./metrics", "./readyz", "./livez", "https://locks.example/a&#34;b"} {
+		if !strings.Contains(page, `href="`+link+`"`) {
+			t.Errorf("there is no link to %s: %s", link, page)
+		}
+	}
+	if strings.Contains(page, "debug/pprof") {
+		t.Error("it links to profiles, which are off")
+	}
+	resp, err := http.Head("http://" + address + "/unlocker/")
+	proctest.Must(t, err)
+	resp.Body.Close()
+	if got := resp.Header.Get("Content-Security-Policy"); !strings.HasPrefix(got, "default-src 'none';") {
+		t.Errorf("the policy is %q", got)
+	}
 }
 
 func TestBlindKubernetesWitnessIsAnnounced(t *testing.T) {
