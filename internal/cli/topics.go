@@ -78,25 +78,18 @@ A period:
 
 A task:
 
-` + taskMembers + titled(lockjson.LockShape()) + `
+` + taskMembers + titled(lockjson.Lock{}) + `
 
 For a semaphore or read-write lock as a whole, state is the worst of its holders', permits are those
-taken, and what only a single hold has is null.` + titled(lockjson.DocumentShape(), lockjson.ProcessShape(),
-			lockjson.HeadlineShape()) + `
+taken, and what only a single hold has is null.` + titled(lockjson.Document{}, lockjson.Process{},
+			lockjson.Headline{}) + `
 
 A diagnosis, from the record, what its holder's process waits for, and past holds that others than
 their holders ended; the dashboard compares with those that were released, too:
 
-` + lockjson.DiagnosisShape().Help() + `
-
-A statement of a witness:
-
-` + lockjson.StatementShape().Help() + titled(lockjson.AskedShape(), lockjson.ExtendedShape(),
-			lockjson.AcknowledgedShape(), lockjson.LeasedShape(), lockjson.DelayShape(), lockjson.WaiterShape()) + `
-
-A field, with --raw:
-
-` + lockjson.FieldShape().Help() + titled(lockjson.EndingShape()),
+` + lockjson.ShapeOf(lockjson.Diagnosis{}).Help() + titled(lockjson.Statement{}, lockjson.Asked{},
+			lockjson.Extended{}, lockjson.Acknowledged{}, lockjson.Leased{}, lockjson.Delay{}, lockjson.Waiter{},
+			lockjson.Field{}, lockjson.Ending{}),
 		Example: `  mutexctl list -o json | jq -r 'select(.locked_at_in_seconds < -3600) | .name'
   mutexctl watch -o json | jq -c 'select(.event == "alerting") | .lock.name'
   mutexctl tasks invoices -o json | jq -r 'select(.attempts > 3) | .task'`,
@@ -128,9 +121,10 @@ no ended:; history looks at ended holds, as they were at their end, which have n
 	}
 }
 
-// titled returns the help of shapes, each below its title.
-func titled(shapes ...lockjson.Shape) (all string) {
-	for _, s := range shapes {
+// titled returns the help of objects, each below its title.
+func titled(objects ...any) (all string) {
+	for _, object := range objects {
+		s := lockjson.ShapeOf(object)
 		all += "\n\n" + s.Title + ":\n\n" + s.Help()
 	}
 	return all

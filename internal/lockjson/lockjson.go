@@ -305,15 +305,3 @@ func NewHeadline(v *headline.Headline, sentence, command string) *Headline {
 	return &Headline{v.Class.String(), v.Class.Severity(), sentence, OrNull(v.Lock), OrNull(string(v.Next())),
 		OrNull(command)}
 }
-
-// HeadlineShape describes [Headline].
-func HeadlineShape() Shape {
-	return Shape{"A headline", Headline{}, []Line{
-		{"class", "what it is about: " + either(locks.Classes()) + "; of several the first"},
-		{"severity", "system, bad, alerting, warn or calm"},
-		{"sentence", "the headline as text"},
-		{"lock", "the lock that it is about; null when it is about none"},
-		{"next", "the next step: status, runbook, cycle, look, force_unlock, more_time or problems; null for none"},
-		{"command", "that step as a command, or the address of a runbook; null for none"},
-	}}
-}

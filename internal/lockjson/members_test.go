@@ -19,15 +19,8 @@ import (
 
 var update = flag.Bool("update", false, "write the tables of docs/json.md")
 
-func shapes() []lockjson.Shape {
-	return []lockjson.Shape{lockjson.LockShape(), lockjson.ProcessShape(), lockjson.StatementShape(),
-		lockjson.AskedShape(), lockjson.ExtendedShape(), lockjson.AcknowledgedShape(), lockjson.DocumentShape(),
-		lockjson.HeadlineShape(), lockjson.DiagnosisShape(), lockjson.DelayShape(), lockjson.WaiterShape(),
-		lockjson.FieldShape(), lockjson.EndingShape(), lockjson.IntervalShape(), lockjson.LeasedShape()}
-}
-
 func TestEveryMemberIsDescribedOnce(t *testing.T) {
-	for _, s := range shapes() {
+	for _, s := range lockjson.Shapes() {
 		var described []string
 		for _, l := range s.Lines {
 			described = append(described, strings.Split(l.Members, ", ")...)
@@ -73,7 +66,7 @@ func table(s lockjson.Shape) string {
 
 func TestDocumentedMembersMatchTheProgram(t *testing.T) {
 	tables := map[string]string{}
-	for _, s := range shapes() {
+	for _, s := range lockjson.Shapes() {
 		tables[s.Title] = table(s)
 	}
 	proctest.DocumentedTables(t, "../../docs/json.md", *update, tables)

@@ -73,31 +73,6 @@ func (l *Lock) state(r *metadata.Record, v staleness.Judgement, now time.Time) {
 	}
 }
 
-// ProcessShape describes [Process].
-func ProcessShape() Shape {
-	return Shape{"A process", Process{}, []Line{
-		{"boot_id, process_start, pid_namespace", "the machine's boot, and which of its processes it is"},
-		{"supervisor_start, cgroup_id", "in place of process_start: the process runs a command, in this cgroup, " +
-			"which may outlive it"},
-		{"pod_namespace, pod_name, pod_uid, container", "in Kubernetes"},
-		{"detached", "whether the work outlives the process, whose end then proves nothing"},
-	}}
-}
-
-// StatementShape describes [Statement].
-func StatementShape() Shape {
-	return Shape{"A statement", Statement{}, []Line{
-		{"cause, how", "why the witness says so: a word of the protocol, and a sentence"},
-		{"ended_at", "when the holder ended, by the witness's clock"},
-		{"exit_code, signal, detail", "how it ended, where known: 137, SIGKILL, OOMKilled"},
-		{"witness, by", "host or kubernetes, and which instance"},
-		{"at", "when the witness wrote this"},
-		{"believed", "whether the holder counts as dead for it"},
-		{"disputed", "whether the holder called alive since"},
-		{"unlock_at", "when unlockers remove the lock for it; null when they do not, or when unknown"},
-	}}
-}
-
 // Delay is a lock delay: clients that support delays do not take the lock. Unreadable members are null.
 type Delay struct {
 	Name       string   `json:"name"`
@@ -136,20 +111,4 @@ func Delays(all []metadata.LockDelay, now time.Time) []Delay {
 		list[i] = NewDelay(&all[i], now)
 	}
 	return list
-}
-
-// DelayShape describes [Delay].
-func DelayShape() Shape {
-	return Shape{"A lock delay", Delay{}, []Line{
-		{"name", "the lock, or the share of it, whose hold was ended"},
-		{"name_base64", "the exact bytes of a name that is not UTF-8; else absent"},
-		{"uuid, token", "the hold that was ended"},
-		{"revision", "the revision of the delay's key, to name this delay"},
-		{"owner, hostname, purpose", "as the former holder recorded them"},
-		{"permits", "of a semaphore: how many that hold had; they are not free yet"},
-		{"how, by", "auto-unlocked or force-unlocked; by which unlocker or operator"},
-		{"ended_at", "when the hold was ended"},
-		{"seconds", "the least duration of the delay"},
-		{"until", "when it is over, at the earliest; null when the key has no lease and stays"},
-	}}
 }

@@ -95,7 +95,7 @@ func write(b *strings.Builder, c *cobra.Command) {
 		fmt.Fprintf(b, "\n```\n%s\n```\n", c.UseLine())
 	}
 	if c.Long != "" {
-		text, _, members := strings.Cut(c.Long, "\n\n"+lockjson.LockShape().Title+":\n")
+		text, _, members := strings.Cut(c.Long, "\n\n"+lockjson.ShapeOf(lockjson.Lock{}).Title+":\n")
 		fmt.Fprintf(b, "\n```text\n%s\n```\n", strings.TrimSpace(text))
 		if members {
 			b.WriteString("\nThe members of all other objects are in [the JSON of a lock](json.md).\n")
