@@ -1,7 +1,9 @@
 package diagnosis
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -151,78 +153,50 @@ func (f *CombinedPolicy) Excludes(lock string) bool {
 // MayRemove reports whether an unlocker may remove the lock once it is due.
 func (f *CombinedPolicy) MayRemove(lock string) bool { return f.Removes && !f.Excludes(lock) }
 
-// Disagreement is a setting that decides how stale locks are treated and differs between unlockers.
-type Disagreement struct {
-	Setting string       // mode, or the unlocker's flag, such as sweep.abandoned
-	Groups  []ValueGroup // at least two, by value
+// setting is one that decides how stale locks are treated: mode, or the unlocker's flag, such as sweep.abandoned.
+type setting struct{ name, value string }
+
+// settings returns what an unlocker publishes.
+func settings(p *metadata.Presence) (all []setting) {
+	if p.Mode != "" {
+		all = append(all, setting{"mode", p.Mode})
+	}
+	policy, ok := staleness.FromPresence(p.RemovalPolicy)
+	if !ok {
+		return all
+	}
+	return append(all,
+		setting{"sweep.abandoned", policy.ToPresence(nil).Abandoned},
+		setting{"sweep.abandoned-grace", policy.AbandonedGrace.String()},
+		setting{"sweep.clock-skew", policy.ClockSkew.String()},
+		setting{"sweep.min-warning", policy.MinWarning.String()},
+		setting{"sweep.default-alert-after", policy.DefaultAlertAfter.String()},
+		setting{"sweep.default-auto-unlock-after", policy.DefaultAutoUnlockAfter.String()},
+		setting{"sweep.lock-delay", policy.LockDelay.String()},
+		setting{"sweep.exclude", strings.Join(slices.Sorted(slices.Values(p.RemovalPolicy.Exclude)), " ")})
 }
 
-// ValueGroup is the unlockers with one value of a setting.
-type ValueGroup struct {
-	Value string
-	IDs   []string // in order
-}
-
-// Disagreements returns the settings that differ between running unlockers. One that does not publish its policy
-// agrees with all.
-func Disagreements(running []metadata.Presence) (all []Disagreement) {
-	for _, s := range settings() {
-		groups := map[string][]string{}
-		for i := range running {
-			if value, ok := s.value(&running[i]); ok {
-				groups[value] = append(groups[value], running[i].ID)
+// Disagreements returns the settings that differ between running unlockers, and who has which value, with the text from
+// outside made visible: `sweep.abandoned is report for eu-1, unlock for eu-2 and eu-3`. An unlocker that does not
+// publish its policy agrees with all.
+func Disagreements(running []metadata.Presence) (all []string) {
+	var names []string
+	byName := map[string]map[string][]string{} // ids of unlockers, by name and value
+	for i := range running {
+		for _, s := range settings(&running[i]) {
+			if byName[s.name] == nil {
+				names = append(names, s.name)
+				byName[s.name] = map[string][]string{}
 			}
+			byName[s.name][s.value] = append(byName[s.name][s.value], running[i].ID)
 		}
-		if len(groups) < 2 {
-			continue
+	}
+	for _, name := range names {
+		if len(byName[name]) > 1 {
+			all = append(all, name+" is "+valuesText(byName[name]))
 		}
-		d := Disagreement{Setting: s.name}
-		for value, ids := range groups {
-			slices.Sort(ids)
-			d.Groups = append(d.Groups, ValueGroup{value, ids})
-		}
-		slices.SortFunc(d.Groups, func(a, b ValueGroup) int { return strings.Compare(a.Value, b.Value) })
-		all = append(all, d)
 	}
 	return all
-}
-
-type setting struct {
-	name  string
-	value func(*metadata.Presence) (value string, known bool)
-}
-
-// settings are those that decide how stale locks are treated.
-func settings() []setting {
-	published := func(name string, value func(staleness.Policy) string) setting {
-		return setting{name, func(p *metadata.Presence) (string, bool) {
-			policy, ok := staleness.FromPresence(p.RemovalPolicy)
-			return value(policy), ok
-		}}
-	}
-	lasting := func(name string, value func(staleness.Policy) time.Duration) setting {
-		return published(name, func(p staleness.Policy) string { return value(p).String() })
-	}
-	return []setting{
-		{"mode", func(p *metadata.Presence) (string, bool) { return p.Mode, p.Mode != "" }},
-		published("sweep.abandoned", func(p staleness.Policy) string { return p.ToPresence(nil).Abandoned }),
-		lasting("sweep.abandoned-grace", func(p staleness.Policy) time.Duration { return p.AbandonedGrace }),
-		lasting("sweep.clock-skew", func(p staleness.Policy) time.Duration { return p.ClockSkew }),
-		lasting("sweep.min-warning", func(p staleness.Policy) time.Duration { return p.MinWarning }),
-		lasting("sweep.default-alert-after", func(p staleness.Policy) time.Duration { return p.DefaultAlertAfter }),
-		lasting("sweep.default-auto-unlock-after", func(p staleness.Policy) time.Duration {
-			return p.DefaultAutoUnlockAfter
-		}),
-		lasting("sweep.lock-delay", func(p staleness.Policy) time.Duration { return p.LockDelay }),
-		{"sweep.exclude", exclusions},
-	}
-}
-
-func exclusions(p *metadata.Presence) (globs string, known bool) {
-	if p.RemovalPolicy == nil {
-		return "", false
-	}
-	return strings.Join(slices.Sorted(slices.Values(p.RemovalPolicy.Exclude)), " "), true
 }
 
 // How much of a disagreement is named.
@@ -231,21 +205,18 @@ const (
 	maxValueShown = 60
 )
 
-// String says who has which value, with the text from outside made visible:
-// `sweep.abandoned is report for eu-1, unlock for eu-2 and eu-3`.
-func (d Disagreement) String() string {
+// valuesText says which unlockers, by their ids, have which value.
+func valuesText(ids map[string][]string) string {
 	var parts []string
-	for _, c := range d.Groups[:min(len(d.Groups), maxNamed)] {
-		value := text.Visible(text.Clip(c.Value, maxValueShown))
-		if c.Value == "" {
-			value = "empty"
-		}
-		parts = append(parts, value+" for "+UnlockerNames(c.IDs))
+	values := slices.Sorted(maps.Keys(ids))
+	for _, value := range values[:min(len(values), maxNamed)] {
+		shown := cmp.Or(text.Visible(text.Clip(value, maxValueShown)), "empty")
+		parts = append(parts, shown+" for "+UnlockerNames(slices.Sorted(slices.Values(ids[value]))))
 	}
-	if more := len(d.Groups) - maxNamed; more > 0 {
+	if more := len(values) - maxNamed; more > 0 {
 		parts = append(parts, fmt.Sprintf("and %d more values", more))
 	}
-	return d.Setting + " is " + strings.Join(parts, ", ")
+	return strings.Join(parts, ", ")
 }
 
 // UnlockerNames lists unlockers by their ids.

@@ -140,11 +140,7 @@ func TestDisagreementNamesSettingValuesAndUnlockers(t *testing.T) {
 		"a policy that is no one": {publishedPolicy(unlocker("a", nil),
 			unlocker("b", func(p *staleness.Policy) { p.MinWarning = 0 })), nil},
 	} {
-		var got []string
-		for _, d := range diagnosis.Disagreements(c.running) {
-			got = append(got, d.String())
-		}
-		if !reflect.DeepEqual(got, c.want) {
+		if got := diagnosis.Disagreements(c.running); !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s: %q", name, strings.Join(got, "; "))
 		}
 	}

@@ -28,7 +28,6 @@ func (c *Input) unlockers() Headline {
 
 // unlockersWords says why locks are not removed in time, and which alert is about it.
 func (c *Input) unlockersWords() (summary sentence, alert string) {
-	disagreements := diagnosis.Disagreements(c.Running)
 	switch paused := c.heldBack(); {
 	case c.Alarm != "":
 		return summary.Say(c.Alarm + ". No lock can be taken or extended."), "unlockeretcdalarm"
@@ -43,7 +42,7 @@ func (c *Input) unlockersWords() (summary sentence, alert string) {
 			"unlockerremovalheldback"
 	}
 	return summary.Say("Unlockers disagree, so a lock's fate depends on which acts first: " +
-		disagreements[0].String() + "."), "unlockersdisagree"
+		diagnosis.Disagreements(c.Running)[0] + "."), "unlockersdisagree"
 }
 
 // heldBack returns the rules that hold back all removals, except the gap after a restart.

@@ -81,9 +81,7 @@ func (p *Pages) ServeStatus(r *app.Request) (app.Answer, error) {
 	} else {
 		v.Unknown = policyUnknownText("How stale locks are handled", &f)
 	}
-	for _, d := range diagnosis.Disagreements(unlockers) {
-		v.Disagree = append(v.Disagree, d.String())
-	}
+	v.Disagree = diagnosis.Disagreements(unlockers)
 	return p.app.Render("status", v)
 }
 
