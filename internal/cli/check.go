@@ -91,14 +91,11 @@ for one lock.`,
 }
 
 func (o *checkOptions) check() error {
-	if err := cmp.Or(checkThresholds("alerting", o.warnAlerting, o.critAlerting),
-		checkThresholds("waiting", o.warnWaiting, o.critWaiting)); err != nil {
-		return err
+	if unknown := o.unknownKey(0); unknown != "" { // it would find nothing, which looks as if all were well
+		return usageErrorf("%s", unknown)
 	}
-	if o.unclaimedAfter > time.Minute {
-		return usageErrorf("--unclaimed-after is %v: it must be from 0 to 1m", o.unclaimedAfter)
-	}
-	return nil
+	return cmp.Or(checkThresholds("alerting", o.warnAlerting, o.critAlerting),
+		checkThresholds("waiting", o.warnWaiting, o.critWaiting))
 }
 
 func checkThresholds(of string, warn, crit int) error {
@@ -130,20 +127,14 @@ func (o *checkOptions) run(ctx context.Context) error {
 	if err := o.check(); err != nil {
 		return err
 	}
-	if unknown := o.unknownKey(0); unknown != "" { // it would find nothing, which looks as if all were well
-		return usageErrorf("%s", unknown)
-	}
-	v, err := o.readAndJudge(ctx)
+	h, err := o.readAndJudge(ctx)
 	if err != nil {
 		return o.app.reportUnknown(err)
 	}
-	if _, err := fmt.Fprintf(o.app.Stdout, "LOCKS %s | %s\n", v.sentence(), v.performance(o)); err != nil {
+	if _, err := fmt.Fprintf(o.app.Stdout, "LOCKS %s | %s\n", h.sentence(), h.performance(o)); err != nil {
 		return err
 	}
-	if v.status == pluginOK {
-		return nil
-	}
-	return &statusError{status: v.status}
+	return commandStatus(h.status)
 }
 
 // readAndJudge reads all locks, again if a lock with waiters is free, and judges them.
@@ -152,12 +143,12 @@ func (o *checkOptions) readAndJudge(ctx context.Context) (*health, error) {
 	defer cancel()
 	s, err := o.app.open(opening)
 	if err != nil {
-		return nil, timeoutError(opening, err)
+		return nil, err
 	}
 	defer s.close()
 	all, err := s.snapshot(opening)
 	if err != nil {
-		return nil, timeoutError(opening, err)
+		return nil, err
 	}
 	member := etcdconn.CheckMember(opening, s.client)
 	free, all, err := o.unclaimed(ctx, s, all)
@@ -208,24 +199,8 @@ func (s *session) alarms(ctx context.Context) []string {
 	return all
 }
 
-// readAgain reads all locks once more.
-func (o *checkOptions) readAgain(ctx context.Context, s *session) (*snapshot, error) {
-	ctx, cancel := o.withTimeout(ctx)
-	defer cancel()
-	all, err := s.snapshot(ctx)
-	return all, timeoutError(ctx, err)
-}
-
 func (o *checkOptions) withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("etcd did not answer within %v", o.timeout))
-}
-
-// timeoutError returns err or, if ctx has ended, why.
-func timeoutError(ctx context.Context, err error) error {
-	if err != nil && ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	return err
 }
 
 // handOverTime is how long after a release nearly every lock has its next holder.
@@ -245,7 +220,10 @@ func (o *checkOptions) unclaimed(ctx context.Context, s *session,
 			return nil, all, nil
 		}
 		sleep(ctx, after-time.Since(began))
-		if all, err = o.readAgain(ctx, s); err != nil {
+		again, cancel := o.withTimeout(ctx)
+		all, err = s.snapshot(again)
+		cancel()
+		if err != nil {
 			return nil, nil, err
 		}
 		still := all.free()

@@ -56,7 +56,7 @@ func (j *job) runCommand(lock *mutex.Lock) (*childproc.Child, error) {
 			if signalled {
 				c.Linger(j.grace) // its children got the signal, too, and may be cleaning up
 			}
-			j.killLeftovers(lock, c)
+			j.killLeftovers(lock)
 			return c, commandStatus(c.Code())
 		case <-lock.Context().Done():
 			return c, j.onLost(lock, c)
@@ -65,8 +65,8 @@ func (j *job) runCommand(lock *mutex.Lock) (*childproc.Child, error) {
 }
 
 // killLeftovers kills processes that the command left behind, so that none works on without the lock.
-func (j *job) killLeftovers(lock *mutex.Lock, c *childproc.Child) {
-	killed, err := c.KillLeftovers(lock.Context().Done())
+func (j *job) killLeftovers(lock *mutex.Lock) {
+	killed, err := j.group.KillAll(lock.Context().Done())
 	switch {
 	case err != nil:
 		j.app.note("the command left processes behind that cannot be ended: %v", err)

@@ -131,7 +131,7 @@ func (o *aliveOptions) run(ctx context.Context) error {
 	if o.hold > 0 {
 		options = append(options, mutex.AutoUnlockAfter(o.hold), mutex.AlertAfter(o.hold))
 	}
-	locks, err := s.locks(options) // which checks them
+	locks, err := s.locks(nil, options...) // which checks them
 	if err != nil {
 		return err
 	}

@@ -93,7 +93,7 @@ func (o *reserveOptions) run(ctx context.Context, name string) error {
 		return err
 	}
 	defer s.close()
-	locks, err := s.locks(append(options, mutex.AutoUnlockAfter(o.hold), mutex.AlertAfter(o.expect)))
+	locks, err := s.locks(nil, append(options, mutex.AutoUnlockAfter(o.hold), mutex.AlertAfter(o.expect))...)
 	if err != nil {
 		return err
 	}

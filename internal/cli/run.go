@@ -161,7 +161,7 @@ func (o *runOptions) run(ctx context.Context, name string, argv []string) error 
 	defer s.close()
 	group := o.group(name)
 	defer group.Close()
-	locks, err := s.locksOf(holderProcess(group), options)
+	locks, err := s.locks(holderProcess(group), options...)
 	if err != nil {
 		return err
 	}

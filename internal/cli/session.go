@@ -140,14 +140,10 @@ type etcdError struct {
 func (e *etcdError) Error() string { return e.doing + ": " + etcdconn.Explain(e.err) }
 func (e *etcdError) Unwrap() error { return e.err }
 
-// locks returns the library's client on this connection, with options for all its locks, which it checks. The client
-// logs only at levels below warn: the command reports the rest itself.
-func (s *session) locks(options []mutex.Option) (*mutex.Client, error) {
-	return s.locksOf(nil, options)
-}
-
-// locksOf is locks for a holder other than this process.
-func (s *session) locksOf(process *metadata.Process, options []mutex.Option) (*mutex.Client, error) {
+// locks returns the library's client on this connection, with options for all its locks, which it checks. The holder is
+// process, or this process if that is nil. The client logs only at levels below warn: the command reports the rest
+// itself.
+func (s *session) locks(process *metadata.Process, options ...mutex.Option) (*mutex.Client, error) {
 	var logger *slog.Logger
 	if s.log.GetLevel() < zerolog.WarnLevel {
 		logger = mutexlog.FromZerolog(s.log)

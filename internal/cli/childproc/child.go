@@ -112,12 +112,6 @@ func (c *Child) Signal(sig os.Signal) {
 	}
 }
 
-// KillLeftovers kills the processes that the ended command left in its [Group], and returns how many there were. It
-// blocks until they have ended, or done is closed.
-func (c *Child) KillLeftovers(done <-chan struct{}) (killed int, err error) {
-	return c.group.killAll(done)
-}
-
 // End ends the whole process group with a signal and, after the grace period, KILL. The grace period lasts until the
 // whole group has ended: a shell ends at once, while the program that it runs may have to clean up. A suspended command
 // gets no grace period, because it would run without the lock. Processes that left the process group but not the
@@ -125,19 +119,16 @@ func (c *Child) KillLeftovers(done <-chan struct{}) (killed int, err error) {
 func (c *Child) End(sig os.Signal, grace time.Duration) {
 	if !c.suspended.Load() {
 		c.Signal(sig)
-		c.awaitGroup(time.After(grace))
+		c.Linger(grace)
 	}
 	c.Signal(unix.SIGKILL)
 	<-c.done
-	_, _ = c.KillLeftovers(nil) // if this fails, the guard tries again
+	_, _ = c.group.KillAll(nil) // if this fails, the guard tries again
 }
 
-// Linger waits, at most for the grace period, until the processes that the ended command left in its process group have
-// ended, too.
-func (c *Child) Linger(grace time.Duration) { c.awaitGroup(time.After(grace)) }
-
-// awaitGroup blocks until the whole process group has ended, or timeout fires.
-func (c *Child) awaitGroup(timeout <-chan time.Time) {
+// Linger blocks until the whole process group has ended, or the grace period is over.
+func (c *Child) Linger(grace time.Duration) {
+	timeout := time.After(grace)
 	select {
 	case <-c.done:
 	case <-timeout:

@@ -80,11 +80,8 @@ func (c *Child) join() error {
 	return windows.AssignProcessToJobObject(c.job, process)
 }
 
-// Linger does nothing, as [Child.KillLeftovers].
+// Linger does nothing: what a command leaves in the background goes on.
 func (c *Child) Linger(time.Duration) {}
-
-// KillLeftovers does nothing: what a command leaves in the background goes on.
-func (c *Child) KillLeftovers(<-chan struct{}) (int, error) { return 0, nil }
 
 // AfterRelease lets processes that the command left in the background outlive mutexctl.
 func (c *Child) AfterRelease() {

@@ -110,9 +110,9 @@ func (g *Group) Contain(cmd *exec.Cmd) {
 	cmd.SysProcAttr.CgroupFD = int(g.cgroup.Dir().Fd())
 }
 
-// killAll kills all processes in the group, and returns how many there were. It blocks until they have ended, or done
+// KillAll kills all processes in the group, and returns how many there were. It blocks until they have ended, or done
 // is closed.
-func (g *Group) killAll(done <-chan struct{}) (killed int, err error) {
+func (g *Group) KillAll(done <-chan struct{}) (killed int, err error) {
 	if g == nil {
 		return 0, nil
 	}

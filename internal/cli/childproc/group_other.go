@@ -28,4 +28,5 @@ func (*Group) Contain(*exec.Cmd) {}
 // Close does nothing.
 func (*Group) Close() {}
 
-func (*Group) killAll(<-chan struct{}) (int, error) { return 0, nil }
+// KillAll does nothing.
+func (*Group) KillAll(<-chan struct{}) (int, error) { return 0, nil }
