@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -148,15 +147,7 @@ func (o *forceUnlockOptions) confirm(ctx context.Context, s *session, doc *metad
 	if d := o.delay(&doc.Record); d > 0 {
 		next = fmt.Sprintf("after a lock delay of %v", d)
 	}
-	fmt.Fprintf(o.app.Stderr, "\nThe record is deleted; the holder is NOT stopped and may still be working. The next "+
-		"waiter gets the lock %s.\n"+
-		"Type the lock's name to force-unlock it: ", next)
-	typed, err := readLine(ctx, o.app.Stdin)
-	switch {
-	case err != nil:
-		return err
-	case typed != doc.Name && typed != text.Visible(doc.Name):
-		return errors.New("nothing was done: that is not the lock's name")
-	}
-	return nil
+	return o.app.confirm(ctx, "\nThe record is deleted; the holder is NOT stopped and may still be working. The next "+
+		"waiter gets the lock "+next+".\nType the lock's name to force-unlock it: ", ": that is not the lock's name",
+		doc.Name, text.Visible(doc.Name))
 }

@@ -67,18 +67,10 @@ func (o *forceUnlockOptions) confirmFound(ctx context.Context, rows []*locks.Row
 	if err := o.app.writeNotes(left); err != nil {
 		return err
 	}
-	fmt.Fprint(o.app.Stderr,
-		"\nTheir records are deleted; the holders are NOT stopped and may still be working. The next "+
-			"waiters get the locks at once, or after the lock delay of each.\n"+
-			"Type the number of these holds to force-unlock them: ")
-	typed, err := readLine(ctx, o.app.Stdin)
-	switch {
-	case err != nil:
-		return err
-	case typed != strconv.Itoa(len(rows)):
-		return errors.New("nothing was done: that is not the number of holds")
-	}
-	return nil
+	return o.app.confirm(ctx, "\nTheir records are deleted; the holders are NOT stopped and may still be working. The "+
+		"next waiters get the locks at once, or after the lock delay of each.\n"+
+		"Type the number of these holds to force-unlock them: ", ": that is not the number of holds",
+		strconv.Itoa(len(rows)))
 }
 
 // endAll ends these holds one after the other. It spares those that have changed since they were shown.

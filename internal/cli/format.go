@@ -167,14 +167,12 @@ func writeJSON(w io.Writer, v any) error {
 	}
 	var line []byte
 	for _, r := range string(text) {
-		switch {
-		case strconv.IsPrint(r):
+		if strconv.IsPrint(r) {
 			line = utf8.AppendRune(line, r)
-		case r > 0xffff:
-			high, low := utf16.EncodeRune(r)
-			line = fmt.Appendf(line, `\u%04x\u%04x`, high, low)
-		default:
-			line = fmt.Appendf(line, `\u%04x`, r)
+			continue
+		}
+		for _, unit := range utf16.Encode([]rune{r}) {
+			line = fmt.Appendf(line, `\u%04x`, unit)
 		}
 	}
 	_, err = w.Write(append(line, '\n'))

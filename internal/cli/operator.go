@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/user"
+	"slices"
 	"strings"
 	"time"
 
@@ -195,25 +196,30 @@ func (m *markCommand) run(ctx context.Context, s *session, doc *metadata.FullRec
 	return m.done(s, r, action), nil
 }
 
-// readLine reads one line from the terminal, until ctx ends.
-func readLine(ctx context.Context, in *os.File) (string, error) {
-	type answer struct {
-		line string
+// confirm asks a question on the terminal until ctx ends. It returns an error unless the answer is one of these; not is
+// how the error describes another one.
+func (a *app) confirm(ctx context.Context, question, not string, answers ...string) error {
+	fmt.Fprint(a.Stderr, question)
+	type line struct {
+		text string
 		err  error
 	}
-	answers := make(chan answer, 1)
+	lines := make(chan line, 1)
 	go func() { // may last as long as the process: a read from a terminal cannot be cancelled
-		line, err := bufio.NewReader(in).ReadString('\n')
-		answers <- answer{strings.TrimRight(line, "\r\n"), err}
+		typed, err := bufio.NewReader(a.Stdin).ReadString('\n')
+		lines <- line{strings.TrimRight(typed, "\r\n"), err}
 	}()
 	select {
-	case a := <-answers:
-		if a.err != nil {
-			return "", errors.New("nothing was done: nothing was typed")
+	case typed := <-lines:
+		switch {
+		case typed.err != nil:
+			return errors.New("nothing was done: nothing was typed")
+		case !slices.Contains(answers, typed.text):
+			return errors.New("nothing was done" + not)
 		}
-		return a.line, nil
+		return nil
 	case <-ctx.Done():
-		return "", context.Cause(ctx)
+		return context.Cause(ctx)
 	}
 }
 

@@ -164,12 +164,10 @@ func (o *periodsOptions) forget(ctx context.Context, s *session) error {
 	description := fmt.Sprintf("%s began %s, %s", text.Visible(o.job), timeText(period.Start, o.app.Now()),
 		text.Prose(period.Note))
 	if !o.yes {
-		fmt.Fprintf(o.app.Stderr, "The last period of %s.\nIf it is forgotten, the next call runs the job. Type yes "+
-			"to forget it: ", description)
-		if typed, err := readLine(ctx, o.app.Stdin); err != nil {
+		question := "The last period of " + description + ".\nIf it is forgotten, the next call runs the job. Type yes " +
+			"to forget it: "
+		if err := o.app.confirm(ctx, question, "", "yes"); err != nil {
 			return err
-		} else if typed != "yes" {
-			return errors.New("nothing was done")
 		}
 	}
 	if err := jobs.ResetPeriod(ctx, locks, o.job); err != nil {

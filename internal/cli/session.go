@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -109,11 +110,8 @@ func (s *session) waitForEtcd(ctx context.Context, wait waitTimeout) error {
 
 // isOutage reports whether the same request may succeed later.
 func isOutage(err error) bool {
-	switch etcdconn.Classify(err) {
-	case etcdconn.Unreachable, etcdconn.Timeout, etcdconn.NoLeader, etcdconn.Overloaded:
-		return true
-	}
-	return false
+	return slices.Contains([]etcdconn.Class{etcdconn.Unreachable, etcdconn.Timeout, etcdconn.NoLeader,
+		etcdconn.Overloaded}, etcdconn.Classify(err))
 }
 
 func (s *session) close() { _ = s.client.Close() } // there is nothing left to send

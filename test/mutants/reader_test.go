@@ -152,7 +152,7 @@ var readerSuites = []suite{
 		{"check-no-unlocker", "case «len(all) == 0»:", `false`, "TestScripts/check"},
 		{"check-usage", `cmd.Name() != "check"`, `true`, "TestScripts/check"},
 		{"force-other", `o.uuid != doc.UUID`, `false`, "TestScripts/force-unlock"},
-		{"force-typed", `typed != doc.Name`, `false`, "TestScripts/terminal"},
+		{"force-typed", `!slices.Contains(answers, typed.text)`, `false`, "TestScripts/terminal"},
 		{"force-yes", `case «o.yes && o.uuid == ""»:`, `false`, "TestScripts/force-unlock"},
 		{"force-terminal",
 			"«!o.yes && !o.app.interactive()»:\n\t\treturn usageErrorf(\"there is no terminal to ask on: give --uuid",
