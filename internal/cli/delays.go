@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -60,7 +61,7 @@ func (o *operatorAction) endDelay(ctx context.Context, s *session, name string) 
 		return noLockErrorf("nothing was done: there is no lock delay of %s", text.Visible(name))
 	}
 	d := delays[i]
-	if o.uuid != "" && o.uuid != d.UUID {
+	if o.uuid != "" && o.uuid != cmp.Or(d.UUID, noUUID) {
 		return heldErrorf("nothing was done: it is %s, whose uuid is %s", protocol.DescribeDelay(&d, s.app.Now()),
 			text.Visible(d.UUID))
 	}

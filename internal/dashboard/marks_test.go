@@ -48,9 +48,20 @@ func TestStaleFormOffersTheEquivalentCommand(t *testing.T) {
 	const reason = "it's the disk"
 	const quoted = `'it'\''s the disk'`
 	s := busy()
+	for _, r := range s.locks {
+		if r.Name == "legacy/cron" {
+			r.UUID, r.Token = "", 0
+		}
+	}
 	var done []protocol.Action
 	d, _ := operated(t, s, marking(t, s, &done))
 	s.fresh.HeardAt = s.now.Add(-time.Minute)
+	for form, works := range map[string]bool{"unlock": true, "ask": false, "extend": false, "acknowledge": false} {
+		page := get(d, "/"+form+"?name=legacy/cron", "X-Forwarded-User", "chief").Body.String()
+		if got := strings.Contains(page, " --uuid none"); got != works {
+			t.Errorf("%s: a command for a record without a uuid is offered: %v, want %v", form, got, works)
+		}
+	}
 	for name, c := range map[string]struct {
 		what  string
 		typed url.Values // nil: the form was only opened

@@ -117,8 +117,8 @@ func (o *Operation) withCommand(r *app.Request, typed Request, err error) error 
 	}
 	p := *old
 	p.Name = name
-	if hold, known := o.knownHold(r, name); known || typed.Hold != "" {
-		typed.Hold = cmp.Or(typed.Hold, hold)
+	hold, known := o.knownHold(r, name)
+	if typed.Hold = cmp.Or(typed.Hold, hold); typed.Hold != "" || known && o.FreesLock { // others need a uuid
 		p.Command = o.command(typed)
 	}
 	p.Link = o.app.URLs.LockFrom(name, typed.Hold, pages.FromView(r))
