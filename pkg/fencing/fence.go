@@ -1,23 +1,10 @@
 // Package fencing keeps late writes of a former holder out of what the lock protects: the resource compares tokens.
-// docs/fencing.md says which fence suits which resource, and what to know about all of them.
+// docs/fencing.md says which fence suits which resource, with examples and rules for all of them.
 //
-// Over HTTP, the client's [Transport] sends the token of the request's context:
-//
-//	client := &http.Client{Transport: &fencing.Transport{}}
-//	ctx := fencing.NewContext(lock.Context(), lock.Token())
-//	req, err := http.NewRequestWithContext(ctx, http.MethodPut, url, body)
-//
-// The server's [Fence] wraps the handlers that write:
-//
-//	fence := fencing.Fence{Store: fencing.NewMemory(0), Resource: fencing.FixedResource("books")}
-//	mux.Handle("PUT /books", fence.Handler(books))
-//
-// In a database, the token is a column that the statement compares and writes, see [Exec]. A handler that writes to one
-// needs [RequireToken] instead of a Fence: the check of the statement survives restarts and works across replicas.
-//
-//   - Do not compare tokens of different locks. Give each lock its own resource, row or column.
-//   - A caller may send the greatest possible token and lock out all others. Authenticate first.
-//   - Writes with the same token, which come from one holder, are not ordered.
+// Over HTTP, the client's [Transport] sends the token of the request's context, and the server's [Fence] wraps the
+// handlers that write. In a database, the token is a column that the statement compares and writes, see [Exec]. A
+// handler that writes to one needs [RequireToken] instead of a Fence: the check of the statement survives restarts and
+// works across replicas.
 package fencing
 
 import (

@@ -11,15 +11,10 @@ import (
 // DefaultMaxResources is the default limit of a [Memory].
 const DefaultMaxResources = 100_000
 
-// Memory is a [Store] in the memory of this process. It is safe for concurrent use. It suits a single process whose
-// data lasts only as long as the process:
-//
-//   - It forgets when the process ends. After a restart the first token of a resource gets in, whichever it is.
-//   - Behind a load balancer, each replica knows only what it has seen.
-//   - It never forgets a resource while it runs, because that would open the fence: a new resource beyond its limit is
-//     refused.
-//   - It cannot stop a write that hangs. While a handler does not return, newer tokens wait, and are refused when their
-//     time is up.
+// Memory is a [Store] in the memory of this process, for data that lasts only as long as the process. It is safe for
+// concurrent use. After a restart the first token of a resource gets in, whichever it is, and replicas know only what
+// they have seen. It never forgets a resource while it runs, because that would open the fence: a new resource beyond
+// its limit is refused. While a handler does not return, newer tokens wait, and are refused when their time is up.
 type Memory struct {
 	limit int
 
@@ -108,15 +103,10 @@ type Execer interface {
 // greater one.
 //
 //	UPDATE books SET total = ?, token = ? WHERE id = ? AND token <= ?
-//	INSERT INTO books (id, total, token) VALUES (?, ?, ?)
-//	    ON CONFLICT (id) DO UPDATE SET total = excluded.total, token = excluded.token
-//	    WHERE books.token <= excluded.token
 //
 // The error is an [ErrRefused] if no row was written: the row has a greater token or, with UPDATE, does not exist. It
 // is another error if more than one row was written; if that can happen, run the statement in a transaction. The
-// statement is sent unchanged; args must contain the token, because a fence that does not write it forgets.
-//
-// MySQL reports rows that were changed, not rows that were found, so a repeated write would look refused: set
+// statement is sent unchanged; args must contain the token, because a fence that does not write it forgets. MySQL needs
 // clientFoundRows=true in its driver.
 func Exec(ctx context.Context, db Execer, token int64, query string, args ...any) error {
 	if token <= 0 {

@@ -36,14 +36,12 @@ func (e *ChangedError) Unwrap() error { return metadata.ErrChanged }
 // checks that this very hold still stands, and records in the history and the audit trail who did it and why. by names
 // the operator; reason is one line that the holder sees. A lock delay follows if the record asks for one.
 //
-// The holder is not stopped: until it learns of the loss, it and the next holder may work at the same time, unless a
-// fence refuses late writes. Waiting for the auto-unlock is safer.
+// The holder is not stopped: until it learns of the loss, it and the next holder may work at the same time. Waiting for
+// the auto-unlock is safer.
 //
-// nil means that this call ended the hold. A [*ChangedError] means that the hold was already over and nothing was done;
-// an extension by the holder is not such a change. After a [metadata.ErrOutcomeUnknown], read the lock again.
-//
-// An etcd that is out of space cannot store the records. The hold is ended anyway, without a lock delay, and
-// [Options].Logger logs it.
+// A [*ChangedError] means that the hold was already over and nothing was done; an extension by the holder is not such a
+// change. After a [metadata.ErrOutcomeUnknown], read the lock again. An etcd that is out of space cannot store the
+// records: the hold is ended anyway, without a lock delay, and [Options].Logger logs it.
 func (i *Inspector) ForceUnlock(ctx context.Context, r *metadata.Record, by, reason string) error {
 	if err := i.forceUnlock(ctx, r, by, reason); err != nil {
 		return fmt.Errorf("inspect: %w", err)

@@ -44,17 +44,12 @@ func LockOptions(opts ...mutex.Option) Option {
 // whole milliseconds: take it from the schedule, so that all replicas compute the same.
 //
 // The first call to write the tick gets it, in the transaction that takes the lock. fn runs under the lock, as in
-// [mutex.Client.Do]. Ticks only go forward: once a tick is taken, no earlier one is.
+// [mutex.Client.Do]. Ticks only go forward: once a tick is taken, no earlier one is. A tick is used up when fn begins;
+// if the process then dies, or fn fails, fn does not run again before the next tick, unless [RetryOnError] is given.
+// After a [metadata.ErrOutcomeUnknown] the tick may be used up although fn did not run.
 //
-//   - false and nil: the tick, or a later one, is taken. [LastPeriod] says by whom.
-//   - false and a [*mutex.HeldError]: the lock is held, for instance by the run of an earlier tick. This tick is left.
-//   - false and a [*mutex.LostError]: the answer came after the [mutex.Lock.Deadline], and fn did not begin. The tick
-//     is given back if the lock was still held in etcd.
-//   - false and a [*PeriodError] or a [*ClockError]: a clock is wrong, and an operator must correct it.
-//   - true: the error is that of fn and of the lock, as from Do.
-//
-// A tick is used up when fn begins. If the process then dies, or fn fails, fn does not run again before the next tick,
-// unless [RetryOnError] is given. After a [metadata.ErrOutcomeUnknown] the tick may be used up although fn did not run.
+// false and nil mean that the tick, or a later one, is taken; see [LastPeriod]. All other results are in
+// docs/client-jobs.md.
 func OnceAt(ctx context.Context, locks *mutex.Client, name string, tick time.Time,
 	fn func(ctx context.Context) error, opts ...Option) (ran bool, err error) {
 	return runOnce(ctx, &once{client: client{locks: locks}, name: name, word: scheduled, at: tick}, fn, opts)

@@ -13,10 +13,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Lock takes the lock. While others hold it or are ahead in the queue, it waits until ctx ends; then the error is a
-// [*HeldError] if the holder is known. Unless ctx ends, it waits forever, even through outages of etcd.
-//
-// A bad name or option is an error before any request is sent.
+// Lock takes the lock. While others hold it or are ahead in the queue, it waits until ctx ends, even through outages of
+// etcd; then the error is a [*HeldError] if the holder is known.
 func (c *Client) Lock(ctx context.Context, name string, opts ...Option) (l *Lock, err error) {
 	a, p, err := c.newAcquisition(ctx, name, opts)
 	if err == nil && a.set.conditional() {
@@ -216,17 +214,15 @@ func (l *Lock) newInnerHandle(outer *Lock) *Lock {
 }
 
 // Locker returns the lock as a [sync.Locker], for code that takes one and cannot be changed: such code does not learn
-// that the lock was lost. Prefer [Client.Do].
+// that the lock was lost, and does not call [Lock.Alive]. Prefer [Client.Do].
 //
-// Lock waits as [Client.Lock] does, through outages of etcd. If it cannot get the lock, because ctx ended, the client
-// was closed or etcd refused, it panics with an error that wraps the reason. Unlock panics if the lock is not locked.
-// It logs other errors, and the release continues in the background.
+// Lock waits as [Client.Lock] does. If it cannot get the lock, because ctx ended, the client was closed or etcd
+// refused, it panics with an error that wraps the reason. Unlock panics if the lock is not locked. It logs other
+// errors, and the release continues in the background.
 //
 // lost is called at most once for each Lock, with the error, usually a [*LostError], if the hold ends or may have ended
 // while the code runs; if only Unlock discovers that, before Unlock returns. From then on another client may hold the
-// lock, so lost should stop the code: by ending the process, or by closing what the code writes to.
-//
-// Nothing calls [Lock.Alive] for such code: choose an [AutoUnlockAfter] longer than it takes, or a [Heartbeat].
+// lock, so lost should stop the code.
 //
 // Within the process the Locker behaves like a [sync.Mutex]: one goroutine has it at a time, even after a loss, until
 // its Unlock. To take several shares of a semaphore or read-write lock, make one Locker per goroutine.

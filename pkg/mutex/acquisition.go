@@ -129,7 +129,7 @@ func (a *acquisition) tryPastDeadTail(ctx context.Context) (*Lock, error) {
 		held.Position = int(n) + 1
 		return nil, held
 	}
-	if len(tail) == 0 || a.set.withoutQueue {
+	if len(tail) == 0 {
 		a.abandon() // the queue is gone; if there was none, this attempt was cancelled
 		return nil, errStale
 	}

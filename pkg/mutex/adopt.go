@@ -16,23 +16,20 @@ import (
 )
 
 // Adopt returns a handle of an existing hold, given the lock's name and the hold's uuid: of a lock that another process
-// took, such as a parent or one that hands on its work. The handle works like one from [Client.Lock].
+// took. The handle works like one from [Client.Lock]. If the lock has another holder, or none, the error is a
+// [*LostError].
 //
 // Both processes may have a handle at the same time; they share one hold, and each sees the other's extensions. Unlock
 // by either ends it for both, which the other sees as a loss. So one of them unlocks, and the other calls
-// [Lock.Detach].
+// [Lock.Detach]. The record says that the hold is detached from the process that took it, whose end proves nothing from
+// then on, except with [OnBehalfOfHolder].
 //
 // The time left follows from the record and this machine's clock, which must not be behind by more than the safety
 // margin. If the time is up but the hold has not been removed yet, Adopt extends it.
 //
-// From then on the end of the process that took the lock proves nothing: the record says that the hold is detached from
-// it. [OnBehalfOfHolder] leaves the record as it is, because that process remains the holder.
-//
 // Only [OnBehalfOfHolder] and options about time apply; the client's Defaults do not. What they leave open is as the
 // last writer of the deadlines set it. If the record does not say by how much it is extended, Alive returns an error.
 // If the record has no readable deadline, the handle's context has ended, and only Unlock is useful.
-//
-// If the lock has another holder, or none, the error is a [*LostError].
 func (c *Client) Adopt(ctx context.Context, name, uuid string, opts ...Option) (*Lock, error) {
 	l, err := c.adopt(ctx, name, uuid, opts)
 	if _, isLost := errors.AsType[*LostError](err); err == nil || isLost {

@@ -47,6 +47,5 @@
 //
 // Names and options are checked before the first request. After that, a call returns a [*HeldError], [*LostError] or
 // [*ConditionError], [metadata.ErrOutcomeUnknown] or [ErrClosed]. With any other error, etcd refused or did not answer
-// in time: after Lock and TryLock the lock is not held; after Alive the hold stands as before; after Unlock the release
-// is retried in the background until the client is closed.
+// in time.
 package mutex

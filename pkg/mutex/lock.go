@@ -115,9 +115,7 @@ func (l *Lock) Name() string { return l.hold().Lock }
 func (l *Lock) UUID() string { return l.hold().UUID }
 
 // Token returns the fencing token of this hold. It is greater than that of every earlier hold of any lock in the same
-// etcd, and does not change while the lock is held. A resource that refuses tokens smaller than the greatest it has
-// seen is safe from holders that do not yet know that they lost the lock. Without a hold it is 0, which is not a valid
-// token.
+// etcd, and does not change while the lock is held. Without a hold it is 0, which is not a valid token.
 func (l *Lock) Token() int64 { return l.hold().Token }
 
 // hold returns what the handle holds; zero without a hold.
@@ -222,10 +220,9 @@ type handleKey struct{}
 // [Lock.Context] or [Locks.Context]. Without one it is nil. All methods of a nil handle can be called: those with an
 // error return an [ErrNotHeld].
 //
-// Under [Client.LockAll] and [Client.TryLockAll] it is the handle of all of the locks: Alive extends all, Context and
-// Lost end with the first that is lost, Deadline is the earliest, Unlock releases all, and Token is the greatest, which
-// every later holder of any of them exceeds. Fence writes in the same etcd with [Lock.Guards]. Name and UUID are those
-// of the first lock.
+// Under [Client.LockAll] and [Client.TryLockAll] it is the handle of all of the locks: Alive and Unlock are for all,
+// Context and Lost end with the first that is lost, Deadline is the earliest, and Token is the greatest. Name and UUID
+// are those of the first lock. Fence writes in the same etcd with [Lock.Guards].
 func FromContext(ctx context.Context) *Lock {
 	l, _ := ctx.Value(handleKey{}).(*Lock)
 	return l
