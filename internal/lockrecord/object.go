@@ -2,6 +2,7 @@ package lockrecord
 
 import (
 	"encoding/json"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -28,10 +29,7 @@ func flat(value any) (text string, ok bool) {
 	case json.Number:
 		return v.String(), true
 	case bool:
-		if v {
-			return "true", true
-		}
-		return "false", true
+		return strconv.FormatBool(v), true
 	}
 	return "", false
 }

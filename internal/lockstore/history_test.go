@@ -10,7 +10,6 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
-	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
 	"github.com/clustermutex/unlocker/internal/testkit/proctest"
@@ -47,14 +46,14 @@ func TestHistoryAndAuditComeNewestFirst(t *testing.T) {
 func TestAnnounce(t *testing.T) {
 	w := alone(t)
 	p := metadata.Presence{ID: "u1", Now: metadata.Time{Time: at}, Mode: "auto-unlock"}
-	var last lockstore.Head
+	last := int64(0)
 	for i := range 3 {
 		p.Revision = int64(i)
-		head, err := w.Announce(t.Context(), p)
-		if err != nil || head.Revision <= last.Revision || head.RaftTerm == 0 {
-			t.Fatalf("%+v after %+v, %v", head, last, err)
+		revision, term, err := w.Announce(t.Context(), p)
+		if err != nil || revision <= last || term == 0 {
+			t.Fatalf("revision %d after %d, term %d, %v", revision, last, term, err)
 		}
-		last = head
+		last = revision
 	}
 	got, err := protocol.Unmarshal[metadata.Presence](w.get(w.l.Unlocker("u1"))[0].Value)
 	id, ttl := w.leaseOf(w.l.Unlocker("u1"))
@@ -68,7 +67,7 @@ func TestAnnounce(t *testing.T) {
 	})
 	proctest.Must(t, err)
 	w.revoke(id) // as after a pause of the process
-	_, err = w.Announce(t.Context(), p)
+	_, _, err = w.Announce(t.Context(), p)
 	proctest.Must(t, err)
 	if err := w.DeletePresence(t.Context(), "u1"); err != nil || len(w.keys(w.l.Unlockers())) > 0 {
 		t.Errorf("after Leave: %v, %v", w.keys(w.l.Unlockers()), err)
@@ -79,7 +78,7 @@ func TestAnnounceSkipsARefusingMember(t *testing.T) {
 	refuses := []error{rpctypes.ErrGRPCNoLeader, nil}
 	line := &wire{puts: func() (err error) { err, refuses = refuses[0], refuses[1:]; return err }}
 	w := on(t, line.client(t, etcdtest.Start(t).Endpoint()))
-	_, err := w.Announce(t.Context(), metadata.Presence{ID: "u1"})
+	_, _, err := w.Announce(t.Context(), metadata.Presence{ID: "u1"})
 	proctest.Must(t, err)
 }
 
@@ -93,9 +92,9 @@ func TestAnnounceSkipsAHangingMember(t *testing.T) {
 		var asked atomic.Int32
 		line := &wire{hang: func(req any) bool { return hangs(req) && asked.Add(1) == 1 }}
 		w := on(t, line.client(t, etcdtest.Start(t).Endpoint()))
-		if head, err := w.Announce(t.Context(), metadata.Presence{ID: "u1"}); err != nil || head.Revision == 0 ||
+		if revision, _, err := w.Announce(t.Context(), metadata.Presence{ID: "u1"}); err != nil || revision == 0 ||
 			asked.Load() != 2 {
-			t.Errorf("%s hangs: %+v, %v after %d of them", what, head, err, asked.Load())
+			t.Errorf("%s hangs: %d, %v after %d of them", what, revision, err, asked.Load())
 		}
 	}
 }

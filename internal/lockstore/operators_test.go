@@ -189,10 +189,10 @@ func TestOperationsOnAFullEtcd(t *testing.T) {
 	w := on(t, s.Client(t), lockstore.WithLog(zerolog.New(&log)))
 	r := w.hold("a", uuid(1000))
 	w.endings(5)
-	_, err := w.Announce(t.Context(), metadata.Presence{ID: "u1"})
+	_, _, err := w.Announce(t.Context(), metadata.Presence{ID: "u1"})
 	proctest.Must(t, err)
 	s.Fill(t, "/fill/")
-	if _, err := w.Announce(t.Context(), metadata.Presence{ID: "u1"}); !errors.Is(err, rpctypes.ErrNoSpace) {
+	if _, _, err := w.Announce(t.Context(), metadata.Presence{ID: "u1"}); !errors.Is(err, rpctypes.ErrNoSpace) {
 		t.Errorf("announce: %v", err)
 	}
 	for what, left := range marks {

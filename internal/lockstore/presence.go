@@ -15,34 +15,29 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// Head is etcd's revision and term when it accepted a write.
-type Head struct {
-	Revision int64
-	RaftTerm uint64 // a new term means that etcd had no leader in between
-}
-
-// Announce writes the presence record of a running unlocker, which expires 10 to 15 s after the last write. It fails if
-// etcd accepts no writes: then holders cannot extend their locks either.
+// Announce writes the presence record of a running unlocker, which expires 10 to 15 s after the last write. It returns
+// etcd's revision and raft term; a new term means that etcd had no leader in between. It fails if etcd accepts no
+// writes: then holders cannot extend their locks either.
 //
 // If a member is unavailable, or after half of the time, it writes once more, to another member: an outage of one
 // member must not look like an outage of etcd.
-func (s *Store) Announce(ctx context.Context, p metadata.Presence) (Head, error) {
+func (s *Store) Announce(ctx context.Context, p metadata.Presence) (revision int64, raftTerm uint64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	end, _ := ctx.Deadline()
 	late := time.NewTimer(time.Until(end) / 2)
 	defer late.Stop()
 	type answer struct {
-		head Head
-		err  error
+		*clientv3.PutResponse
+		err error
 	}
 	answers := make(chan answer, 3) // slower answers are not waited for
 	pending := 0
 	write := func() {
 		pending++
 		go func() {
-			head, err := s.announce(ctx, p)
-			answers <- answer{head, err}
+			resp, err := s.announce(ctx, p)
+			answers <- answer{resp, err}
 		}()
 	}
 	write()
@@ -54,31 +49,28 @@ func (s *Store) Announce(ctx context.Context, p metadata.Presence) (Head, error)
 			pending--
 			switch {
 			case a.err == nil:
-				return a.head, nil
+				return a.Header.Revision, a.Header.RaftTerm, nil
 			case again > 0 && (locktxn.IsLeaseGone(a.err) || locktxn.Code(a.err) == codes.Unavailable):
 				again--
 				write()
 			case pending == 0:
-				return Head{}, fmt.Errorf("announce %s: %w", p.ID, a.err)
+				return 0, 0, fmt.Errorf("announce %s: %w", p.ID, a.err)
 			}
 		}
 	}
 }
 
 // announce writes the presence record once.
-func (s *Store) announce(ctx context.Context, p metadata.Presence) (Head, error) {
+func (s *Store) announce(ctx context.Context, p metadata.Presence) (*clientv3.PutResponse, error) {
 	lease, err := s.presence.current(ctx, 0) // the same key again
 	if err != nil {
-		return Head{}, err
+		return nil, err
 	}
 	resp, err := s.etcd.Put(ctx, s.layout.Unlocker(p.ID), protocol.Marshal(p), clientv3.WithLease(lease))
-	if err != nil {
-		if locktxn.IsLeaseGone(err) {
-			s.presence.discard(lease)
-		}
-		return Head{}, err
+	if locktxn.IsLeaseGone(err) {
+		s.presence.discard(lease)
 	}
-	return Head{Revision: resp.Header.Revision, RaftTerm: resp.Header.RaftTerm}, nil
+	return resp, err
 }
 
 // DeletePresence deletes the presence record of an unlocker that shuts down.

@@ -30,7 +30,7 @@ func (s *Store) ReadLock(ctx context.Context, lock string) (LockInfo, error) {
 	if err != nil {
 		return LockInfo{}, fmt.Errorf("read lock %q: %w", lock, err)
 	}
-	if err := s.ApplyStatements(ctx, info.Holders()...); err != nil {
+	if err := s.applyStatements(ctx, info.Holders()); err != nil {
 		return LockInfo{}, err
 	}
 	return info, nil
@@ -77,18 +77,6 @@ func (s *Store) readLock(ctx context.Context, lock string) (LockInfo, error) {
 		look.Waiters = s.waitersOf(read)
 	}
 	return look, nil
-}
-
-// ReadShares reads the holders of the shares of a lock, the oldest first.
-func (s *Store) ReadShares(ctx context.Context, lock string) ([]metadata.FullRecord, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	from, end := s.layout.Shares(lock)
-	resp, err := s.etcd.Get(ctx, from, clientv3.WithRange(end))
-	if err != nil {
-		return nil, fmt.Errorf("read the shares of lock %q: %w", lock, err)
-	}
-	return s.sharesOf(lock, resp), nil
 }
 
 // sharesOf decodes the records of the shares of a lock. Only names decide what is a share, as for clients that take

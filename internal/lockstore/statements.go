@@ -83,41 +83,33 @@ func alreadyStated(resp *clientv3.TxnResponse, statement metadata.Statement) err
 // allows.
 const maxHoldsPerRead = 60
 
-// ApplyStatements reads the witnesses' statements about these holds and sets them in the records.
-func (s *Store) ApplyStatements(ctx context.Context, records ...*metadata.Record) error {
+// applyStatements reads the witnesses' statements about these holds and sets them in the records.
+func (s *Store) applyStatements(ctx context.Context, records []*metadata.Record) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
 	records = slices.DeleteFunc(slices.Clone(records), func(r *metadata.Record) bool {
 		return !metadata.IsUUID(r.UUID) // and therefore in no key
 	})
 	for some := range slices.Chunk(records, maxHoldsPerRead) {
-		if err := s.applyStatements(ctx, some); err != nil {
+		var reads []clientv3.Op
+		for _, r := range some {
+			reads = append(reads, clientv3.OpGet(s.layout.Death(r.UUID)), clientv3.OpGet(s.layout.Suspicion(r.UUID)))
+		}
+		resp, err := s.etcd.Txn(ctx).Then(reads...).Commit()
+		if err != nil {
 			return fmt.Errorf("read the statements about lock %q: %w", some[0].Name, err)
+		}
+		for i, r := range some {
+			lockrecord.AttachStatements(r, readStatement(r, resp, 2*i), readStatement(r, resp, 2*i+1))
 		}
 	}
 	return nil
 }
 
-func (s *Store) applyStatements(ctx context.Context, records []*metadata.Record) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	var reads []clientv3.Op
-	for _, r := range records {
-		reads = append(reads, clientv3.OpGet(s.layout.Death(r.UUID)), clientv3.OpGet(s.layout.Suspicion(r.UUID)))
-	}
-	resp, err := s.etcd.Txn(ctx).Then(reads...).Commit()
-	if err != nil {
-		return err
-	}
-	for i, r := range records {
-		lockrecord.AttachStatements(r, decodeStatement(r, locktxn.Keys(resp, 2*i)),
-			decodeStatement(r, locktxn.Keys(resp, 2*i+1)))
+// readStatement returns the statement about the hold that operation op read; nil if there is none.
+func readStatement(r *metadata.Record, resp *clientv3.TxnResponse, op int) *metadata.Statement {
+	if read := locktxn.Keys(resp, op); len(read.Kvs) > 0 {
+		return protocol.ReadStatement(r.UUID, locktxn.KV(read.Kvs[0]))
 	}
 	return nil
-}
-
-// decodeStatement decodes the statement about the hold that was read; nil if there is none.
-func decodeStatement(r *metadata.Record, read *clientv3.GetResponse) *metadata.Statement {
-	if len(read.Kvs) == 0 {
-		return nil
-	}
-	return protocol.ReadStatement(r.UUID, locktxn.KV(read.Kvs[0]))
 }

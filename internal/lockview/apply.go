@@ -214,6 +214,8 @@ func (v *View) touch(key protocol.Key) {
 		v.queues = nil
 	case protocol.KindDelay:
 		v.delays = nil
+	case protocol.KindForeign:
+		v.shown = nil // it may be of a misplaced record
 	}
 	v.touched.add(key)
 }

@@ -68,29 +68,17 @@ const (
 	maxListedBytes = 64 << 20
 )
 
-// statements holds the witnesses' statements, by the uuid in the key.
+// statements holds the witnesses' statements by their keys: proofs and suspicions.
 type statements struct {
-	deaths, suspicions map[string]*metadata.Statement
+	byKey map[protocol.Key]*metadata.Statement
 	// maybeUnmatched counts the statements written since unmatched ones were dropped.
 	maybeUnmatched int
 	bytes          int // of those listed
 }
 
-func newStatements() statements {
-	return statements{deaths: map[string]*metadata.Statement{}, suspicions: map[string]*metadata.Statement{}}
-}
-
-// of returns the statements of the kind of key.
-func (s *statements) of(key protocol.Key) map[string]*metadata.Statement {
-	if key.Kind == protocol.KindDeath {
-		return s.deaths
-	}
-	return s.suspicions
-}
-
 // list stores a statement that a list read.
 func (s *statements) list(key protocol.Key, st *metadata.Statement, size int) {
 	if s.bytes += size; st != nil && s.bytes <= maxListedBytes {
-		s.of(key)[key.ID] = st
+		s.byKey[key] = st
 	}
 }

@@ -20,5 +20,5 @@ func (v *View) Records() []unlocker {
 func (v *View) Statements() int {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return len(v.snap.statements.deaths) + len(v.snap.statements.suspicions)
+	return len(v.snap.statements.byKey)
 }

@@ -72,7 +72,6 @@ type misplaced struct {
 type misplacedRecords struct {
 	layout   protocol.Layout
 	byPrefix map[string]*misplaced
-	version  uint64 // grows with every change
 }
 
 // apply adds or removes a foreign key, which arrived at now, if it belongs to a misplaced record.
@@ -94,7 +93,6 @@ func (a *misplacedRecords) apply(kv protocol.KV, deleted bool, now time.Duration
 		}
 		m.set(fieldOf(field, kv), kv.CreateRevision != kv.ModRevision)
 	}
-	a.version++
 	if len(m.fields) == 0 {
 		delete(a.byPrefix, prefix)
 		return
@@ -119,7 +117,6 @@ func (a *misplacedRecords) replace(listed misplacedRecords) {
 		}
 	}
 	a.byPrefix = listed.byPrefix
-	a.version++
 }
 
 // keepSeen keeps the times at which the same hold was observed before.

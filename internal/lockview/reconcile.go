@@ -52,6 +52,7 @@ func (v *View) reconcile(b *builder, t touched) (n findings) {
 	if !t[protocol.Key{Kind: protocol.KindForeign}] {
 		v.snap.foreign = b.snap.foreign
 		v.snap.misplaced.replace(b.snap.misplaced)
+		v.shown = nil
 	}
 	return n
 }
@@ -166,23 +167,26 @@ func (v *View) reportEnded(ctx context.Context, gone []*metadata.Record) {
 // reconcileStatements replaces the statements by those of a list, except for keys touched meanwhile. It returns the
 // locks whose statements differ.
 func (v *View) reconcileStatements(b *builder, t touched) (locks []string) {
-	for _, kind := range []protocol.Kind{protocol.KindDeath, protocol.KindSuspicion} {
-		before := v.snap.statements.of(protocol.Key{Kind: kind})
-		after := b.snap.statements.of(protocol.Key{Kind: kind})
-		keepTouched(t, kind, after, before)
-		for id, known := range before {
-			switch st, ok := after[id]; {
-			case st == known:
-			case ok && b.reuse && st.Revision == known.Revision:
-				after[id] = known // keeps when it was first seen
-			default:
-				locks = append(locks, known.Name)
-			}
+	before, after := v.snap.statements.byKey, b.snap.statements.byKey
+	for key := range t {
+		if st, stands := before[key]; stands {
+			after[key] = st
+		} else {
+			delete(after, key)
 		}
-		for id, st := range after {
-			if before[id] != st {
-				locks = append(locks, st.Name)
-			}
+	}
+	for key, known := range before {
+		switch st, ok := after[key]; {
+		case st == known:
+		case ok && b.reuse && st.Revision == known.Revision:
+			after[key] = known // keeps when it was first seen
+		default:
+			locks = append(locks, known.Name)
+		}
+	}
+	for key, st := range after {
+		if before[key] != st {
+			locks = append(locks, st.Name)
 		}
 	}
 	v.snap.statements = b.snap.statements

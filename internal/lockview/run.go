@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/protocol"
@@ -70,6 +71,7 @@ func (v *View) relist(ctx context.Context, reason string) error {
 		}
 	}
 	v.mu.Lock()
+	v.touched = nil
 	found := v.reconcile(b, nil)
 	v.stats.Resyncs[reason]++
 	v.synced(revision)
@@ -81,8 +83,10 @@ func (v *View) relist(ctx context.Context, reason string) error {
 
 // watch follows etcd from the snapshot's revision on, and compares the snapshot with a list every few minutes.
 func (v *View) watch(ctx context.Context) error {
+	ctx, stop := context.WithCancel(ctx)
 	c := comparison{view: v, next: time.Now().Add(v.opt.RelistEvery)}
-	defer c.stop()
+	defer c.lists.Wait()
+	defer stop()
 	return v.src.Watch(ctx, v.Fresh().Revision, func(revision int64, events []protocol.Event) {
 		v.apply(revision, events)
 		c.advance(ctx)
@@ -157,9 +161,9 @@ type comparison struct {
 	view *View
 	next time.Time
 
-	cancel context.CancelFunc // nil while no list is being read
-	listed chan listing
-	result *listing // complete; used once the watch has caught up with it
+	lists  sync.WaitGroup
+	listed chan listing // nil while no list is being read
+	result *listing     // complete; used once the watch has caught up with it
 }
 
 type listing struct {
@@ -170,21 +174,17 @@ type listing struct {
 
 // advance starts, waits for, or finishes a comparison.
 func (c *comparison) advance(ctx context.Context) {
-	switch {
-	case c.cancel == nil:
-		if !time.Now().Before(c.next) {
+	select {
+	case l := <-c.listed:
+		c.listed, c.result = nil, &l
+	default:
+	}
+	switch l := c.result; {
+	case l == nil:
+		if c.listed == nil && !time.Now().Before(c.next) {
 			c.start(ctx)
 		}
 		return
-	case c.result == nil:
-		select {
-		case l := <-c.listed:
-			c.result = &l
-		default:
-			return
-		}
-	}
-	switch l := c.result; {
 	case l.err != nil:
 		c.view.opt.Log.Warn().Err(l.err).Msg("the periodic list failed")
 	case l.revision > c.view.Fresh().Revision:
@@ -193,22 +193,24 @@ func (c *comparison) advance(ctx context.Context) {
 		c.finish(ctx, l.b)
 	}
 	c.result = nil
-	c.stop()
+	c.view.setTouched(nil)
 	c.next = time.Now().Add(c.view.opt.RelistEvery)
 }
 
+func (v *View) setTouched(t touched) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.touched = t
+}
+
 func (c *comparison) start(ctx context.Context) {
-	c.view.mu.Lock()
-	c.view.touched = touched{}
-	c.view.mu.Unlock()
-	ctx, c.cancel = context.WithCancel(ctx)
+	c.view.setTouched(touched{})
 	listed := make(chan listing, 1)
 	c.listed = listed
-	go func() {
+	c.lists.Go(func() {
 		b, revision, err := c.view.list(ctx, true)
 		listed <- listing{b, revision, err}
-		close(listed)
-	}()
+	})
 }
 
 func (c *comparison) finish(ctx context.Context, b *builder) {
@@ -225,18 +227,4 @@ func (c *comparison) finish(ctx context.Context, b *builder) {
 		v.opt.Log.Error().Int("locks", found.differed).Msg("a list found changes of locks that the watch had missed")
 	}
 	v.report(ctx, found)
-}
-
-// stop cancels a running comparison and waits until its list has stopped.
-func (c *comparison) stop() {
-	if c.cancel == nil {
-		return
-	}
-	c.cancel()
-	for range c.listed {
-	}
-	c.cancel = nil
-	c.view.mu.Lock()
-	c.view.touched = nil
-	c.view.mu.Unlock()
 }

@@ -30,7 +30,8 @@ type snapshot struct {
 func newSnapshot(l protocol.Layout) *snapshot {
 	return &snapshot{
 		layout: l, queues: queues{}, unlockers: map[string]unlocker{},
-		statements: newStatements(), delays: map[string]metadata.LockDelay{}, free: map[string]time.Duration{},
+		statements: statements{byKey: map[protocol.Key]*metadata.Statement{}},
+		delays:     map[string]metadata.LockDelay{}, free: map[string]time.Duration{},
 		foreign:   foreignKeys{sample: map[string]bool{}, in: map[string]int{}},
 		misplaced: misplacedRecords{layout: l, byPrefix: map[string]*misplaced{}},
 	}
@@ -169,35 +170,35 @@ func (s *snapshot) isTaken(lock string) bool {
 
 // applyStatement applies an event on a statement, and returns the locks that the old and the new one are about.
 func (s *snapshot) applyStatement(key protocol.Key, st *metadata.Statement) (locks []string) {
-	all := s.statements.of(key)
-	if before := all[key.ID]; before != nil {
+	all := s.statements.byKey
+	if before := all[key]; before != nil {
 		locks = append(locks, before.Name)
 	}
-	delete(all, key.ID)
+	delete(all, key)
 	if st == nil {
 		return locks
 	}
 	if s.statements.maybeUnmatched++; s.statements.maybeUnmatched > maxUnmatched {
 		s.dropUnmatched()
 	}
-	all[key.ID] = st
+	all[key] = st
 	return append(locks, st.Name)
 }
 
 // dropUnmatched drops the statements that are not about a held lock.
 func (s *snapshot) dropUnmatched() {
 	s.statements.maybeUnmatched = 0
-	unmatched := func(_ string, st *metadata.Statement) bool {
+	maps.DeleteFunc(s.statements.byKey, func(_ protocol.Key, st *metadata.Statement) bool {
 		h := s.locks.get(st.Name)
 		return h == nil || h.Death != st && h.Suspicion != st
-	}
-	maps.DeleteFunc(s.statements.deaths, unmatched)
-	maps.DeleteFunc(s.statements.suspicions, unmatched)
+	})
 }
 
 // attachStatements attaches the statements about its hold to a record that no reader has seen yet.
 func (s *snapshot) attachStatements(h *held) {
-	lockrecord.AttachStatements(&h.Record, s.statements.deaths[h.UUID], s.statements.suspicions[h.UUID])
+	all := s.statements.byKey
+	lockrecord.AttachStatements(&h.Record, all[protocol.Key{Kind: protocol.KindDeath, ID: h.UUID}],
+		all[protocol.Key{Kind: protocol.KindSuspicion, ID: h.UUID}])
 }
 
 // updateStatements replaces a lock whose statements have changed; changed is false if they have not.

@@ -85,7 +85,6 @@ type View struct {
 	snap     *snapshot
 	locks    []*metadata.Record           // nil when out of date
 	shown    []*metadata.Record           // nil when out of date
-	shownOf  uint64                       // the version of the misplaced records in shown
 	queues   map[string][]metadata.Waiter // nil when out of date
 	delays   []metadata.LockDelay         // nil when out of date
 	changed  chan struct{}                // nil while no reader waits
@@ -216,17 +215,14 @@ func (v *View) Clock() time.Duration { return time.Since(v.began) }
 func (v *View) RecordsWithMisplaced() []*metadata.Record {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.shown != nil && v.shownOf == v.snap.misplaced.version {
+	if v.shown != nil {
 		return v.shown
 	}
 	v.shown = v.held()
-	v.shownOf = v.snap.misplaced.version
-	misplaced := v.misplaced()
-	if len(misplaced) == 0 {
-		return v.shown
+	if misplaced := v.misplaced(); len(misplaced) > 0 {
+		v.shown = slices.Concat(v.shown, misplaced)
+		slices.SortFunc(v.shown, func(a, b *metadata.Record) int { return strings.Compare(a.Name, b.Name) })
 	}
-	v.shown = slices.Concat(v.shown, misplaced)
-	slices.SortFunc(v.shown, func(a, b *metadata.Record) int { return strings.Compare(a.Name, b.Name) })
 	return v.shown
 }
 

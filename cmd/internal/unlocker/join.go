@@ -126,8 +126,8 @@ func (r *components) sweeperConfig(o options, log zerolog.Logger) (sweeper.Confi
 		if r.pods != nil {
 			p.WitnessProblem = r.pods.Problem()
 		}
-		head, err := store.Announce(ctx, p)
-		return head.Revision, head.RaftTerm, r.noteWrite(err, o.locks.Prefix())
+		revision, term, err := store.Announce(ctx, p)
+		return revision, term, r.noteWrite(err, o.locks.Prefix())
 	}
 	return c, nil
 }
