@@ -121,9 +121,11 @@ passes permits drain -DFAULTS=$f -DMIX=4
 for property in live drain; do passes permits $property -DFAULTS=$f -DMIX=6; done
 for mutant in NO_RANGE_GUARD STALE_CLAIM NO_TICKET_GUARD NO_TAIL_GUARD NO_CANCEL_GUARD; do breaks permits safety -DFAULTS=1 -DMIX=1 -D$mutant; done
 for mutant in NO_RANGE_GUARD NO_LOCK_GUARD NO_SLOT_GUARD JOIN_IN_DOUBT; do breaks permits safety -DFAULTS=1 -DMIX=2 -D$mutant; done
+for mutant in PLAIN_BLIND LOOK_COUNTS; do breaks permits safety -DFAULTS=1 -DMIX=5 -D$mutant; done
 breaks permits drain -DFAULTS=1 -DMIX=4 -DNO_SWEEPER
 
-# Starvation of a heavy weight and of a writer, as above.
+# Starvation of a heavy weight, of a writer and of a plain lock, as above.
+passes permits live -DFAULTS=1 -DMIX=6 -DSTREAM
 for mix in 2 ${long:+1}; do
 	passes permits live -DFAULTS=1 -DMIX=$mix -DSTREAM
 	breaks permits live -DFAULTS=1 -DMIX=$mix -DSTREAM -DNO_HEAL
