@@ -293,6 +293,9 @@ func (w *worker) part() (name string, part int, options []mutex.Option) {
 	case 0:
 		return sharedLock, 1, []mutex.Option{mutex.Shared()}
 	case 1:
+		if w.chance(50) { // a plain lock keeps out readers like a writer
+			return sharedLock, manyReaders, nil
+		}
 		return sharedLock, manyReaders, []mutex.Option{mutex.Exclusive()}
 	}
 	if w.chance(10) {

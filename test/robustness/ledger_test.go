@@ -94,7 +94,7 @@ func (h *hold) part() int {
 	switch h.Kind {
 	case metadata.KindSemaphore:
 		return h.Permits
-	case metadata.KindExclusive:
+	case metadata.KindExclusive, "":
 		return whole(h.lock)
 	}
 	return 1
