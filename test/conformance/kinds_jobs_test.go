@@ -317,6 +317,8 @@ var kindFaults = []*fault{
 		txn: dropCompares("/.tail", pb.Compare_CREATE, true), answer: hide("/.tail")},
 	{name: "writer", about: "a writer does not compare the shares", check: "readers and a writer", behind: true,
 		says: "want held", short: true, txn: dropRangeCompares},
+	{name: "plain", about: "a plain lock does not compare the shares", check: "plain beside shares", behind: true,
+		says: "want held", short: true, txn: dropRangeCompares},
 	{name: "reader", about: "a reader does not compare C(uuid) of the lock", check: "readers and a writer",
 		behind: true, says: "want held", short: true, txn: dropCompares("catalogue/uuid", pb.Compare_CREATE, true)},
 	{name: "delay of a share", about: "the number of a share in its delay is given out", check: "lock delay of a share",

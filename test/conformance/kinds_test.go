@@ -36,6 +36,9 @@ var kindChecks = []check{
 		wants: "nobody overtakes a waiter who wants many permits", pair: heavyWeight},
 	{name: "readers and a writer", rule: kindsPage + "kinds", needs: "read-write", short: true, orders: true,
 		wants: "readers share, a writer does not, and later readers stay behind it", pair: readersAndWriter},
+	{name: "plain beside shares", rule: kindsPage + "kinds", needs: "semaphore read-write together once", short: true,
+		orders: true, wants: "a plain lock waits for shares like a writer, but not for locks with names like theirs",
+		pair: plainBesideShares},
 	{name: "nobody starves", rule: kindsPage + "kinds", needs: "read-write",
 		wants: "a writer among many readers, and readers among writers, all get their turns", pair: nobodyStarves},
 	{name: "a share given up", rule: kindsPage + "kinds", needs: "semaphore", short: true,
@@ -201,6 +204,40 @@ func readersAndWriter(t *testing.T, s *scene, a, b *client) {
 	alone := one.acquire(name, want{try: true, more: writes})
 	refused(t, other.do(want{try: true, more: reads}.request(name)), alone)
 	alone.mustRelease()
+}
+
+func plainBesideShares(t *testing.T, s *scene, a, b *client) {
+	const name = "nightly"
+	other, one := s.open(a), s.open(b)
+	both := want{try: true, more: request{"names": []string{name, "another"}}}
+	first := other.acquire(name, want{try: true, more: permits(3, 1)})
+	second := other.acquire(name, want{try: true, more: permits(3, 1)})
+	for _, try := range []request{want{try: true}.request(name), both.request(name), daily()} {
+		refused(t, one.do(try), first, second)
+	}
+	wait := s.queues(one, name, want{}, 1)
+	behind := other.begin(name, want{more: permits(3, 1)})
+	s.queued(name, 2)
+	first.mustRelease()
+	wait.unanswered("a plain lock got in beside a permit")
+	second.mustRelease()
+	plain := wait.granted()
+	behind.unanswered("a permit was given out beside a plain lock")
+	plain.mustRelease()
+	s.ends(behind.granted())
+
+	other.acquire(name+"#7", want{try: true})
+	other.acquire(name+"#3rd floor", want{try: true, more: reads})
+	for _, w := range []want{{try: true}, both} {
+		plain := one.acquire(name, w)
+		refused(t, other.do(want{try: true}.request(name)), &lock{uuid: s.record(name).UUID})
+		wait := s.queues(one, name, want{}, 1)
+		plain.mustRelease()
+		s.ends(wait.granted())
+	}
+	if a := one.do(daily()); !a.Ran {
+		t.Errorf("beside locks with names like those of shares, it was told %s", a.line)
+	}
 }
 
 func nobodyStarves(t *testing.T, s *scene, a, b *client) {
