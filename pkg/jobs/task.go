@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -202,7 +203,7 @@ func (t *Task) save(ctx context.Context, value string) error {
 		now := s.taskOf(t.name, r)
 		switch {
 		case s.holder(t.name, r).Token != t.lock.Token():
-			return t.lossError(ctx)
+			return cmp.Or(t.lock.Alive(ctx), mutex.ErrNotHeld) // the former says how it was lost
 		case now.seen == 0 || now.created != t.created:
 			return ErrNoTask
 		}
@@ -212,12 +213,4 @@ func (t *Task) save(ctx context.Context, value string) error {
 		}
 	}
 	return errors.New("another process writes it despite the lock")
-}
-
-// lossError returns how the task was lost.
-func (t *Task) lossError(ctx context.Context) error {
-	if err := t.lock.Alive(ctx); err != nil {
-		return err
-	}
-	return mutex.ErrNotHeld
 }

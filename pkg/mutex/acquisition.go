@@ -315,8 +315,11 @@ func (a *acquisition) abandonIndeterminate() {
 func (a *acquisition) leaveLater() { a.nextAttempt(a.indeterminate) }
 
 func (a *acquisition) heldError(ctx context.Context) *HeldError {
-	held := &HeldError{Name: a.lock, Holder: a.holder, At: a.c.wall(), CallSite: a.c.callSiteOfHold(a.holder.UUID),
+	held := &HeldError{Name: a.lock, Holder: a.holder, At: a.c.wall(),
 		NoUnlocker: a.overdue.nothingRemoves(ctx, a.c, firstUnlock(a.holders.all()))}
+	if own, ok := a.c.holds.Load(a.holder.UUID); ok {
+		held.CallSite = own.(*Lock).callSite
+	}
 	k := a.set.kind
 	if !a.holders.hasRoom(k) {
 		held.Delay = a.holders.lastDelay()

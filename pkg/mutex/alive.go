@@ -333,5 +333,8 @@ func (l *Lock) planExtension(at time.Time, by span, heartbeat bool, progress str
 	if heartbeat || !e.alertAfterUnlock {
 		alertAt = protocol.Later(protocol.Earlier(alertAt, autoUnlockAt), e.alertFloor)
 	}
-	return protocol.Later(alertAt, l.alertGranted()), autoUnlockAt, e.progress
+	if l.inbox != nil {
+		alertAt = protocol.Later(alertAt, l.inbox.alertAt)
+	}
+	return alertAt, autoUnlockAt, e.progress
 }

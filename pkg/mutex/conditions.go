@@ -72,7 +72,11 @@ func (l *Lock) unlockWith(writes []clientv3.Op, conditions []clientv3.Cmp) error
 	case err != nil:
 		return err
 	case r.Succeeded || isTombstone(r, tombstone):
-		return l.finishRelease()
+		if l.finish(ErrUnlocked) {
+			l.notifyReleased(nil)
+		}
+		l.unlocking.once.Do(func() { l.freeLease(true) })
+		return nil
 	}
 	if now := readRecord(l.c.layout, l.held.Lock, r, 1); !l.isHeldIn(&now) {
 		return l.causeOr(l.loseRemoved(ctx, nil))
@@ -116,14 +120,6 @@ func tombstoneOf(writes []clientv3.Op) string {
 func isTombstone(r etcdretry.Response, tombstone string) bool {
 	kvs := r.Keys(0).Kvs
 	return len(kvs) > 0 && string(kvs[0].Value) == tombstone
-}
-
-func (l *Lock) finishRelease() error {
-	if l.finish(ErrUnlocked) {
-		l.notifyReleased(nil)
-	}
-	l.unlocking.once.Do(func() { l.freeLease(true) })
-	return nil
 }
 
 // refusal returns why a hold that stands was not released, from what the transaction read.

@@ -145,11 +145,3 @@ func callSiteOf(backtrace string) string {
 	site, _, _ := strings.Cut(backtrace, " in ")
 	return cmp.Or(site, "an unknown line")
 }
-
-// callSiteOfHold returns the line that took the hold with this uuid; empty unless this client has a handle of it.
-func (c *Client) callSiteOfHold(uuid string) string {
-	if l, ok := c.holds.Load(uuid); ok {
-		return l.(*Lock).callSite
-	}
-	return ""
-}

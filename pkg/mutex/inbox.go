@@ -124,14 +124,6 @@ func (l *Lock) ensureInbox() *inbox {
 	return l.inbox
 }
 
-// alertGranted returns the alert that an operator granted; zero if none did. The caller holds mu.
-func (l *Lock) alertGranted() time.Time {
-	if l.inbox == nil {
-		return time.Time{}
-	}
-	return l.inbox.alertAt
-}
-
 // applyEvents takes over what others wrote, from the events of a watch. It reports whether one of them gave more time:
 // the alert, which is not watched, then has to be read.
 func (l *Lock) applyEvents(events []*clientv3.Event) (extended bool) {

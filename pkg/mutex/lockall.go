@@ -185,11 +185,16 @@ func (c *Client) lockInOrder(ctx context.Context, wanted []*acquisition, opts []
 	}
 	for i, name := range names {
 		for _, l := range locks {
-			l.waitsFor(name)
+			l.mu.Lock()
+			l.extension.progress = "waits for lock " + strconv.Quote(name) // in its next extension
+			l.mu.Unlock()
 		}
 		l, err := c.Lock(ctx, name, amongOthers(names, i, opts)...)
 		if err != nil {
-			return locks, lostOr(ctx, err)
+			if lost, isLost := context.Cause(ctx).(*LostError); isLost {
+				err = lost // it says more than that the wait is over
+			}
+			return locks, err
 		}
 		locks = append(locks, l)
 		context.AfterFunc(l.ctx, func() { cancel(context.Cause(l.ctx)) })
@@ -215,21 +220,6 @@ func (c *Client) giveBack(ctx context.Context, locks []*Lock) error {
 	case <-over:
 		return nil
 	}
-}
-
-// lostOr returns the loss that ended ctx, if one did: it says more than that the wait is over.
-func lostOr(ctx context.Context, err error) error {
-	if lost, isLost := context.Cause(ctx).(*LostError); isLost {
-		return lost
-	}
-	return err
-}
-
-// waitsFor makes the next extension record which lock the holder waits for.
-func (l *Lock) waitsFor(name string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.extension.progress = "waits for lock " + strconv.Quote(name)
 }
 
 func newLocks(locks []*Lock) *Locks {

@@ -260,7 +260,7 @@ func newSettings(lock, owner string, options ...[]Option) (settings, error) {
 		return s, err
 	}
 	s.complete()
-	return s, errors.Join(s.check(), s.kind.complete(&s.attributes), s.checkReentrant())
+	return s, errors.Join(s.check(), s.kind.complete(&s.attributes))
 }
 
 func (s *settings) apply(options []Option) {
@@ -308,6 +308,8 @@ func (s *settings) complete() {
 func (s *settings) check() error {
 	heartbeat := s.maximumHold > 0
 	switch {
+	case s.reentrant && s.conditional():
+		return errors.New("If and Then cannot be Reentrant: a hold that is entered again is not taken again")
 	case s.autoUnlockAfter < minAutoUnlockAfter:
 		return fmt.Errorf("AutoUnlockAfter is %v: it must be at least %v", s.autoUnlockAfter, minAutoUnlockAfter)
 	case s.safetyMargin >= s.autoUnlockAfter:
@@ -332,14 +334,6 @@ func (s settings) checkSpan(by span) error {
 	s.safetyMargin = 0 // a shorter time than that moves no deadline
 	s.apply([]Option{AlertAfter(by.alertAfter), AutoUnlockAfter(by.autoUnlockAfter)})
 	return errors.Join(append(s.problems, s.check())...)
-}
-
-// checkReentrant refuses conditions and writes that an existing hold would skip.
-func (s *settings) checkReentrant() error {
-	if s.reentrant && s.conditional() {
-		return errors.New("If and Then cannot be Reentrant: a hold that is entered again is not taken again")
-	}
-	return nil
 }
 
 // century bounds the end of heartbeats that a record has: times of the protocol end in the year 2286.

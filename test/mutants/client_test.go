@@ -44,7 +44,7 @@ var clientSuites = []suite{
 		{"heartbeat-maximum", `autoUnlockAt.After(end)`, `false`, "TestHeartbeatEndsAtItsMaximumAndKeepsTheAlert"},
 		{"heartbeat-alert", `protocol.Earlier(«alertAt», autoUnlockAt)`, `autoUnlockAt`,
 			"TestHeartbeatEndsAtItsMaximumAndKeepsTheAlert"},
-		{"heartbeat-granted", `return protocol.Later(alertAt, «l.alertGranted()»), autoUnlockAt`, `time.Time{}`,
+		{"heartbeat-granted", `protocol.Later(alertAt, «l.inbox.alertAt»)`, `time.Time{}`,
 			"TestGrantedAlertIsNotMovedBack"},
 		{"holder-asleep", `l.timeLeft() <= 0`, `false`, "TestAliveAfterTooLongASleepIsALoss"},
 		{"holder-another", `return now.Token == l.held.Token && «now.UUID == l.held.UUID»`, `true`,
