@@ -104,11 +104,9 @@ func (m *Metrics) create(labels ...string) {
 
 func createEach[W ~string](vec *prometheus.CounterVec, labels []string, words []W) {
 	for _, w := range words {
-		vec.WithLabelValues(with(labels, string(w))...)
+		vec.WithLabelValues(append(slices.Clip(labels), string(w))...)
 	}
 }
-
-func with(labels []string, another string) []string { return append(slices.Clip(labels), another) }
 
 // Describe implements [prometheus.Collector].
 func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
@@ -132,19 +130,22 @@ func (m *Metrics) all() []prometheus.Collector {
 // Hooks returns hooks that feed the metrics. Combine them with others: metrics.Hooks().And(others).
 func (m *Metrics) Hooks() mutex.Hooks {
 	return mutex.Hooks{
-		Acquiring: m.acquiring, AcquireEnded: m.acquired, ExtendEnded: m.extended, Lost: m.lose,
+		Acquiring: func(e mutex.Acquiring) {
+			during(e.Context, m.waiting.WithLabelValues(m.groups.labels(e.Name)...))
+		},
+		AcquireEnded: m.acquired,
+		ExtendEnded:  func(e mutex.ExtendEnded) { m.count(m.extensions, e.Lock.Name(), string(e.Result)) },
+		Lost:         func(e mutex.Lost) { m.ended(e.Lock, e.Reason, e.HoldTime) },
 		ReleaseEnded: m.released,
-		FinishRequested: func(e mutex.FinishRequested) {
-			m.asked.WithLabelValues(m.groups.labels(e.Lock.Name())...).Inc()
-		},
-		MoreTimeGiven: func(e mutex.MoreTimeGiven) {
-			m.givenTime.WithLabelValues(m.groups.labels(e.Lock.Name())...).Inc()
-		},
+
+		FinishRequested: func(e mutex.FinishRequested) { m.count(m.asked, e.Lock.Name()) },
+		MoreTimeGiven:   func(e mutex.MoreTimeGiven) { m.count(m.givenTime, e.Lock.Name()) },
 	}
 }
 
-func (m *Metrics) acquiring(e mutex.Acquiring) {
-	during(e.Context, m.waiting.WithLabelValues(m.groups.labels(e.Name)...))
+// count counts an event of a lock, with the values of further labels.
+func (m *Metrics) count(vec *prometheus.CounterVec, name string, more ...string) {
+	vec.WithLabelValues(append(m.groups.labels(name), more...)...).Inc()
 }
 
 // during keeps g incremented until ctx ends: hooks do not report every such end.
@@ -155,7 +156,7 @@ func during(ctx context.Context, g prometheus.Gauge) {
 
 func (m *Metrics) acquired(e mutex.AcquireEnded) {
 	labels := m.groups.labels(e.Name)
-	m.acquisitions.WithLabelValues(with(labels, string(e.Result))...).Inc()
+	m.count(m.acquisitions, e.Name, string(e.Result))
 	if e.Result != mutex.ResultAcquired && e.Result != mutex.ResultGaveUp {
 		return
 	}
@@ -165,14 +166,8 @@ func (m *Metrics) acquired(e mutex.AcquireEnded) {
 	}
 }
 
-func (m *Metrics) extended(e mutex.ExtendEnded) {
-	m.extensions.WithLabelValues(with(m.groups.labels(e.Lock.Name()), string(e.Result))...).Inc()
-}
-
-func (m *Metrics) lose(e mutex.Lost) { m.ended(e.Lock, e.Reason, e.HoldTime) }
-
 func (m *Metrics) released(e mutex.ReleaseEnded) {
-	m.releases.WithLabelValues(with(m.groups.labels(e.Lock.Name()), string(e.Result))...).Inc()
+	m.count(m.releases, e.Lock.Name(), string(e.Result))
 	var reason mutex.LostReason
 	if lost, isLost := errors.AsType[*mutex.LostError](e.Err); isLost {
 		reason = lost.Reason()
@@ -182,10 +177,9 @@ func (m *Metrics) released(e mutex.ReleaseEnded) {
 
 // ended records the end of a hold; reason is empty if it was not lost.
 func (m *Metrics) ended(l *mutex.Lock, reason mutex.LostReason, held time.Duration) {
-	labels := m.groups.labels(l.Name())
-	m.hold.WithLabelValues(labels...).Observe(held.Seconds())
+	m.hold.WithLabelValues(m.groups.labels(l.Name())...).Observe(held.Seconds())
 	if reason != "" {
-		m.lost.WithLabelValues(with(labels, string(reason))...).Inc()
+		m.count(m.lost, l.Name(), string(reason))
 	}
 }
 

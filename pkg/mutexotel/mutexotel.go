@@ -31,12 +31,6 @@ const (
 	attributeUUID    = attribute.Key("mutex.uuid")
 )
 
-// Outcomes of holds besides the results of Unlock.
-const (
-	outcomeDetached = "detached" // the hold continues without its process
-	outcomeClosed   = "closed"   // the same, until its deadline
-)
-
 // Options change where spans and metrics go. The zero Options are usable.
 type Options struct {
 	// Tracers and Meters make the tracer and the instruments; the global ones of package otel if nil.
@@ -100,7 +94,8 @@ func TraceAttributes(ctx context.Context) []mutex.Option {
 // Hooks returns hooks that make the spans and metrics. Combine them with others: telemetry.Hooks().And(others).
 func (t *Telemetry) Hooks() mutex.Hooks {
 	return mutex.Hooks{
-		AcquireEnded: t.acquired, Lost: t.lost, ReleaseEnded: t.released,
+		AcquireEnded: t.acquired, ReleaseEnded: t.released,
+		Lost:            func(e mutex.Lost) { t.recordHold(e.Lock, string(mutex.ResultLost), e.Reason, e.HoldTime) },
 		FinishRequested: func(e mutex.FinishRequested) { t.addEvent(e.Lock, "asked to finish") },
 		MoreTimeGiven:   func(e mutex.MoreTimeGiven) { t.addEvent(e.Lock, "given more time") },
 	}
@@ -135,11 +130,11 @@ func (t *Telemetry) beginSpan(ctx context.Context, l *mutex.Lock, now time.Time)
 	t.holds[l] = span
 	t.mu.Unlock()
 	context.AfterFunc(l.Context(), func() {
-		switch cause := context.Cause(l.Context()); {
-		case errors.Is(cause, mutex.ErrDetached):
-			endSpan(t.takeSpan(l), outcomeDetached, "")
-		case errors.Is(cause, mutex.ErrClosed):
-			endSpan(t.takeSpan(l), outcomeClosed, "")
+		switch context.Cause(l.Context()) {
+		case mutex.ErrDetached:
+			endSpan(t.takeSpan(l), "detached", "")
+		case mutex.ErrClosed:
+			endSpan(t.takeSpan(l), "closed", "")
 		}
 	})
 }
@@ -165,10 +160,6 @@ func endSpan(span trace.Span, outcome string, reason mutex.LostReason) context.C
 	}
 	span.End()
 	return trace.ContextWithSpan(ctx, span)
-}
-
-func (t *Telemetry) lost(e mutex.Lost) {
-	t.recordHold(e.Lock, string(mutex.ResultLost), e.Reason, e.HoldTime)
 }
 
 func (t *Telemetry) released(e mutex.ReleaseEnded) {
