@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -154,7 +155,7 @@ func (d *Dashboard) fail(w http.ResponseWriter, r *http.Request, err error) {
 	switch {
 	case errors.Is(err, locks.ErrTooSlow):
 		p = app.ErrTooSlowSearch
-	case errors.Is(err, locks.ErrLeft):
+	case errors.Is(err, context.Canceled):
 		p = app.ErrReaderLeft
 	case !errors.As(err, &p):
 		d.app.Config.Log.Error().Err(err).Str("path", r.URL.Path).Msg("request failed")

@@ -102,7 +102,7 @@ func row(t *testing.T, state staleness.State) *locks.Row {
 	case staleness.Malformed:
 		r.AutoUnlockAt = time.Time{}
 	}
-	row := locks.NewRow(r, &diagnosis.CombinedPolicy{}, staleness.Moment{Wall: now}, &locks.Queue{})
+	row := locks.NewRow(r, &diagnosis.CombinedPolicy{}, staleness.Moment{Wall: now}, &locks.Queue{}, "")
 	if row.State != state {
 		t.Fatalf("a row is %s, want %s", row.State, state)
 	}

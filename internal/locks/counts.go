@@ -13,12 +13,12 @@ type Counts struct {
 	Leased  int    // of which other libraries made
 	Version uint64 // changes with anything that a list shows of them
 
-	Waiting    int            // waiters
-	Longest    time.Time      // since when the longest waiter waits
-	Oldest     time.Time      // first locked_at
-	NextUnlock *Row           // of those that alert, expire or are abandoned, the first to be auto-unlocked
-	queues     map[string]int // waiters by the lock that several hold, so that they count once
-	in         [states]int    // by the urgency of the state
+	Waiting    int             // waiters
+	Longest    time.Time       // since when the longest waiter waits
+	Oldest     time.Time       // first locked_at
+	NextUnlock *Row            // of those that alert, expire or are abandoned, the first to be auto-unlocked
+	counted    map[string]bool // locks that several hold, whose waiters are in Waiting
+	in         [states]int     // by the urgency of the state
 }
 
 // states is how many there are, by their urgency.
@@ -33,22 +33,16 @@ func (c *Counts) Late() int { return c.In(Alerting) + c.In(Abandoned) + c.In(Exp
 func (c *Counts) add(r *Row) {
 	c.Total++
 	c.Version += r.Fingerprint
+	c.Longest = protocol.Earlier(c.Longest, r.Longest)
+	c.addWaiters(r)
 	if r.Leased != nil {
 		c.Leased++
-		c.Waiting += r.Waiters
-		c.Longest = protocol.Earlier(c.Longest, r.Longest)
 		return
 	}
 	c.in[r.Display.Urgency()]++
 	if r.Display == Expiring {
 		c.in[Held.Urgency()]++
 	}
-	if shared := r.Share().LockName; shared == "" {
-		c.Waiting += r.Waiters
-	} else if r.Waiters > 0 {
-		c.addQueue(shared, r.Waiters)
-	}
-	c.Longest = protocol.Earlier(c.Longest, r.Longest)
 	c.Oldest = protocol.Earlier(c.Oldest, r.LockedAt)
 	if (r.Display == Alerting || r.Display == Expiring || r.Display == Abandoned) && !r.DueUnlock().IsZero() &&
 		(c.NextUnlock == nil || r.DueUnlock().Before(c.NextUnlock.DueUnlock())) {
@@ -56,14 +50,18 @@ func (c *Counts) add(r *Row) {
 	}
 }
 
-// addQueue counts the queue of a lock that several hold.
-func (c *Counts) addQueue(lock string, waiters int) {
-	if _, counted := c.queues[lock]; counted {
+// addWaiters counts waiters, those for a lock that several hold only once.
+func (c *Counts) addWaiters(r *Row) {
+	shared := r.Share().LockName
+	if r.Waiters == 0 || c.counted[shared] {
 		return
 	}
-	if c.queues == nil {
-		c.queues = map[string]int{}
+	c.Waiting += r.Waiters
+	if shared == "" {
+		return
 	}
-	c.queues[lock] = waiters
-	c.Waiting += waiters
+	if c.counted == nil {
+		c.counted = map[string]bool{}
+	}
+	c.counted[shared] = true
 }

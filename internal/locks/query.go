@@ -240,24 +240,11 @@ const (
 	rowsBetweenLooks      = 256
 )
 
-// Why a search was stopped.
-var (
-	ErrTooSlow = fmt.Errorf("the search took longer than %v", maxSearch)
-	ErrLeft    = errors.New("the reader left before the search was done")
-)
+// ErrTooSlow is the cause of the end of a search that takes too long. That of one whose reader left is
+// [context.Canceled].
+var ErrTooSlow = fmt.Errorf("the search took longer than %v", maxSearch)
 
-// Stopped is why a search under this context was stopped; nil while it may go on.
-func Stopped(ctx context.Context) error {
-	switch err := ctx.Err(); {
-	case err == nil:
-		return nil
-	case errors.Is(context.Cause(ctx), ErrTooSlow):
-		return ErrTooSlow
-	}
-	return ErrLeft
-}
-
-// WithLimit is the context of a search for this reader.
+// WithLimit returns the context of a search for this reader.
 func WithLimit(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, maxSearch, ErrTooSlow)
 }

@@ -62,7 +62,7 @@ func FuzzQuery(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text, name, owner string) {
 		record := &metadata.Record{Name: name, UUID: owner, Identity: metadata.Identity{Owner: owner}}
 		now := time.Unix(1e9, 0)
-		row := NewRow(record, &diagnosis.CombinedPolicy{}, staleness.Moment{Wall: now}, &Queue{})
+		row := NewRow(record, &diagnosis.CombinedPolicy{}, staleness.Moment{Wall: now}, &Queue{}, "")
 		for about := AboutLocks; about <= AboutNames; about++ {
 			q := ParseQuery(text, about)
 			s := row.Subject()

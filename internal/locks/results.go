@@ -39,11 +39,11 @@ func (s *Snapshot) Result(ctx context.Context, q *Query, o Order, now time.Time)
 		case s.regexpSlots <- struct{}{}:
 			defer func() { <-s.regexpSlots }()
 		case <-ctx.Done():
-			return nil, Stopped(ctx)
+			return nil, context.Cause(ctx)
 		}
 	}
 	found := s.matching(ctx, q, now)
-	if err := Stopped(ctx); err != nil {
+	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
 	cycles := s.cycleRanks()

@@ -45,44 +45,36 @@ type Row struct {
 }
 
 // NewRow judges a record at a moment, with the policy of the unlockers. The queue must not be nil.
-func NewRow(record *metadata.Record, f *diagnosis.CombinedPolicy, at staleness.Moment, waiting *Queue) *Row {
-	return newRow(record, f, at, waiting, "")
-}
-
-func newRow(record *metadata.Record, f *diagnosis.CombinedPolicy, at staleness.Moment, waiting *Queue,
+func NewRow(record *metadata.Record, f *diagnosis.CombinedPolicy, at staleness.Moment, waiting *Queue,
 	inconsistent string) *Row {
-	v := staleness.Judge(record, f.Policy, at)
-	r := &Row{Record: record, Queue: waiting, Judgement: v, Display: v.State,
-		Inconsistent: inconsistent}
+	r := &Row{Record: record, Queue: waiting, Judgement: staleness.Judge(record, f.Policy, at),
+		Acknowledged: record.ValidAcknowledgement(at.Wall), Inconsistent: inconsistent}
+	r.Display = r.State
 	r.Class = r.ClassAt(f, at.Wall)
-	r.validUntil = protocol.Earlier(v.Next, r.NextClassChange(f, at.Wall))
-	if soon := v.ExpiringAt(record); !soon.IsZero() {
-		if at.Wall.Before(soon) {
-			r.validUntil = protocol.Earlier(r.validUntil, soon)
-		} else {
-			r.Display = Expiring
-			if f.MayRemove(r.Name) {
-				r.Class = ClassLeaving
-			}
+	r.validUntil = protocol.Earlier(r.Next, r.NextClassChange(f, at.Wall))
+	switch soon := r.ExpiringAt(record); {
+	case soon.IsZero():
+	case at.Wall.Before(soon):
+		r.validUntil = protocol.Earlier(r.validUntil, soon)
+	default:
+		r.Display = Expiring
+		if f.MayRemove(r.Name) {
+			r.Class = ClassLeaving
 		}
 	}
-	r.Acknowledged = r.ValidAcknowledgement(at.Wall)
+	beside := int64(0) // of what is not part of the record
+	for _, s := range []*metadata.Statement{r.Death, r.Suspicion} {
+		if s != nil {
+			beside += s.Revision
+		}
+	}
 	if r.Acknowledged != nil {
+		beside += r.Acknowledged.Revision
 		r.validUntil = protocol.Earlier(r.validUntil, r.Acknowledged.Until.Time)
 	}
 	r.Fingerprint = Hash(xxhash.Sum64String(r.Name), uint64(r.Revision), uint64(r.Token), uint64(r.Display.Urgency()),
-		uint64(r.Waiters), uint64(r.Longest.UnixNano()), uint64(len(r.Problems)), uint64(r.Class))
-	for _, s := range []*metadata.Statement{r.Death, r.Suspicion} {
-		if s != nil {
-			r.Fingerprint = Hash(r.Fingerprint, uint64(s.Revision))
-		}
-	}
-	if r.Acknowledged != nil {
-		r.Fingerprint = Hash(r.Fingerprint, uint64(r.Acknowledged.Revision))
-	}
-	if off := v.ClockOff; off != 0 {
-		r.Fingerprint = Hash(r.Fingerprint, uint64(off/time.Minute))
-	}
+		uint64(r.Waiters), uint64(r.Longest.UnixNano()), uint64(r.Class), uint64(beside),
+		uint64(r.ClockOff/time.Minute))
 	return r
 }
 

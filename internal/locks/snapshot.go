@@ -117,7 +117,7 @@ func build(in Input, at staleness.Moment, known []*Row, inconsistent []diagnosis
 		if len(known) > 0 && known[0].isValidAt(r, queue, why[lock], at.Wall) {
 			s.Rows[i] = known[0]
 		} else {
-			s.Rows[i] = newRow(r, &in.Combined, at, queue, why[lock])
+			s.Rows[i] = NewRow(r, &in.Combined, at, queue, why[lock])
 		}
 	}
 	for _, r := range s.Rows {

@@ -107,7 +107,7 @@ func (s *Snapshots) Reread(r *metadata.Record, waiters []metadata.Waiter, before
 		}
 	}
 	combined := call(s.source.Combined)
-	return newRow(r, &combined, at, new(QueueOf(waiters, now)), inconsistent)
+	return NewRow(r, &combined, at, new(QueueOf(waiters, now)), inconsistent)
 }
 
 // versionOf is the fingerprint of the waiters.

@@ -164,7 +164,7 @@ var dashboardSuites = []suite{
 		{"past-twice", `c.Compare(place) < 0`, `c.Compare(place) <= 0`,
 			"TestHistoryPagesHaveNoGapsOrDuplicates"},
 		{"past-to", `at.Before(r.to)`, `true`, "TestHistoryPagesHaveNoGapsOrDuplicates"},
-		{"past-left", `«locks.Stopped(ctx)» // also`, `nil`, "TestSearchesEndWithTheirReader"},
+		{"past-left", `«context.Cause(ctx)» // also`, `nil`, "TestSearchesEndWithTheirReader"},
 		{"usual-few", `holds < minUsual`, `false`, "TestUsualHoldIsTheMedianOfThoseReleased"},
 		{"usual-others", `e.Cause == metadata.EndingReleased`, `true`, "TestUsualHoldIsTheMedianOfThoseReleased"},
 	}},

@@ -117,7 +117,7 @@ func search[T any](ctx context.Context, asked Filter, all []T, place func(*T) Cu
 	defer cancel()
 	var found []T
 	for i := range all {
-		if locks.Stopped(ctx) != nil {
+		if ctx.Err() != nil {
 			break
 		}
 		if asked.Covers(place(&all[i]).At) && matches(&all[i]) {
@@ -126,7 +126,7 @@ func search[T any](ctx context.Context, asked Filter, all []T, place func(*T) Cu
 	}
 	page := FoundPage[T]{Matched: len(found)}
 	page.List, page.Next = Paginate(found, place, asked.After, asked.limit)
-	return page, locks.Stopped(ctx) // also when the reader left while etcd was asked
+	return page, context.Cause(ctx) // also when the reader left while etcd was asked
 }
 
 // SearchEndings finds the holds that a request asks for. The error says that the search was stopped.

@@ -2,6 +2,7 @@ package pages
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"strconv"
 	"time"
@@ -123,7 +124,7 @@ func matching(r *app.Request, q *locks.Query, all []timeline.Interval) ([]timeli
 		if found[i.Lock] {
 			continue
 		}
-		if err := locks.Stopped(ctx); err != nil {
+		if err := context.Cause(ctx); err != nil {
 			return nil, err
 		}
 		found[i.Lock] = q.Matches(&locks.Subject{Name: i.Lock, Owner: i.Owner, Host: i.Host, PID: i.PID, Hold: i.ID,

@@ -2,6 +2,7 @@ package pages
 
 import (
 	"cmp"
+	"context"
 	"maps"
 	"slices"
 	"sort"
@@ -109,7 +110,7 @@ func (p *Pages) queuesOf(r *app.Request, q *locks.Query) (all []queued, err erro
 			queue: s.Queues[free.Name]})
 	}
 	for _, lock := range slices.Sorted(maps.Keys(s.Queues)) { // those between two holders
-		if err := locks.Stopped(ctx); err != nil {
+		if err := context.Cause(ctx); err != nil {
 			return nil, err
 		}
 		if !known[lock] && len(s.Queues[lock]) > 0 && len(s.Holders(lock)) == 0 && s.Finds(q, lock, asOf) {
