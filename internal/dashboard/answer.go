@@ -198,7 +198,7 @@ func (d *Dashboard) linkToLock(r *http.Request, p *app.HTTPError) *app.HTTPError
 		return p
 	}
 	same := *p
-	same.Link = d.app.URLs.LockFrom(name, r.URL.Query().Get("hold"), "")
+	same.Link = d.app.URLs.Lock(name, r.URL.Query().Get("hold"))
 	same.LinkText = "Back to the lock " + text.Visible(name)
 	return &same
 }

@@ -2,7 +2,6 @@ package dashboard_test
 
 import (
 	"net/http"
-	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -95,39 +94,6 @@ func TestImpossibleLockNamesAreRefused(t *testing.T) {
 	}
 }
 
-func TestLockPageLinksBackToItsList(t *testing.T) {
-	d, _ := operated(t, busy())
-	view := "/?q=state:alerting+owner:billing&sort=-held&limit=50"
-	page := func(link string) string { return get(d, link, "X-Forwarded-User", "chief").Body.String() }
-	lock := ""
-	for _, link := range attributes(page(view), "href") {
-		if strings.HasPrefix(link, "/lock?name="+stuck) && strings.Contains(link, "&from=") {
-			lock = link
-		}
-	}
-	if links := attributes(page(lock), "href"); !slices.Contains(links, view) {
-		t.Fatalf("from %s the page %s leads to %q", view, lock, links)
-	}
-	unlock := strings.Replace(lock, "/lock?", "/unlock?", 1)
-	if !slices.Contains(attributes(page(lock), "href"), unlock) || !slices.Contains(attributes(page(unlock), "href"),
-		lock) {
-		t.Errorf("the page that asks loses the way back")
-	}
-	for _, from := range []string{"q=%zz", "//evil.example", "https://evil.example/?q=x", "sort=<b>&limit=-1",
-		strings.Repeat("q", 5000)} {
-		for _, link := range attributes(page("/lock?name="+stuck+"&from="+url.QueryEscape(from)), "href") {
-			if strings.Contains(link, "evil") || strings.Contains(link, "zz") || strings.Contains(link, "<") {
-				t.Errorf("from=%.20s makes the link %s", from, link)
-			}
-		}
-	}
-	for _, link := range attributes(page("/"), "href") {
-		if strings.Contains(link, "from=") {
-			t.Errorf("the list as it always is makes the longer link %s", link)
-		}
-	}
-}
-
 func TestLongNameIsNotReportedAsForeign(t *testing.T) {
 	s := newScene()
 	for _, name := range []string{strings.Repeat("long/", 300), "caf\u00e9/menu", strings.Repeat("long/", 300) +
@@ -152,27 +118,26 @@ func TestFormThatCannotBeShownLeadsBack(t *testing.T) {
 	unknown := newScene()
 	unknown.fresh = protocol.Freshness{Cause: "connection refused"}
 	for name, c := range map[string]struct {
-		s                  *scene
-		who                string
-		status             int
-		refresh, say, back string
+		s            *scene
+		who          string
+		status       int
+		refresh, say string
 	}{
 		"etcd is silent": {silent, "chief", http.StatusServiceUnavailable, "5", "The form cannot be shown: timeout. " +
-			"Nothing was done. This page retries every 5 seconds. From a host that reaches etcd: mutexctl ",
-			"&from=q=billing"},
+			"Nothing was done. This page retries every 5 seconds. From a host that reaches etcd: mutexctl "},
 		"the data is stale": {stale, "chief", http.StatusPreconditionFailed, "5",
-			"From a host that reaches etcd: mutexctl ", "&from=q=billing"},
-		"nothing is known":     {unknown, "chief", http.StatusServiceUnavailable, "5", "every 5 seconds.", ""},
-		"somebody who may not": {lived(t), "viewer", http.StatusForbidden, "", "needs the permission", ""},
+			"From a host that reaches etcd: mutexctl "},
+		"nothing is known":     {unknown, "chief", http.StatusServiceUnavailable, "5", "every 5 seconds."},
+		"somebody who may not": {lived(t), "viewer", http.StatusForbidden, "", "needs the permission"},
 	} {
 		d := operators(t, c.s, new([]protocol.Action), new(error))
 		for _, form := range []string{"unlock", "ask", "extend", "acknowledge"} {
-			w := get(d, "/"+form+"?name="+stuck+"&hold="+uuid(stuck)+"&from=q%3Dbilling", "X-Forwarded-User", c.who)
+			w := get(d, "/"+form+"?name="+stuck+"&hold="+uuid(stuck), "X-Forwarded-User", c.who)
 			if w.Code != c.status || w.Header().Get("Refresh") != c.refresh {
 				t.Errorf("%s: %s answers %d, and looks again after %q s", name, form, w.Code, w.Header().Get("Refresh"))
 			}
 			wantWords(t, w.Body.String(), c.say)
-			back := "/lock?name=" + stuck + "&hold=" + uuid(stuck) + c.back
+			back := "/lock?name=" + stuck + "&hold=" + uuid(stuck)
 			if !slices.Contains(attributes(w.Body.String(), "href"), back) {
 				t.Errorf("%s: %s has no link back to the lock", name, form)
 			}

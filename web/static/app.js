@@ -142,6 +142,10 @@ let every = Math.max(stored("every") || 5, least), before = every, etag = "", fa
 const list = () => $("live");
 const follows = () => list() || one("[data-follows]");
 
+// The way back from a lock leads to the list as it was seen last.
+if (list()) stored("view", location.search);
+for (const el of all("[data-view]")) el.search = stored("view") || "";
+
 function schedule(ms) {
   clearTimeout(pollTimer);
   if (!follows() || !every || document.hidden || signedOut) return;

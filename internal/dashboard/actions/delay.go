@@ -58,7 +58,7 @@ func (o *Operation) showDelay(r *app.Request, typed Request, name string, wrong 
 	v.NavEntry = "list"
 	v.AutoRefresh = true
 	o.fill(&v.confirmForm, typed, name, wrong)
-	v.Action = o.app.URLs.Action(o.page, lock, d.UUID, pages.FromView(r))
+	v.Action = o.app.URLs.Action(o.page, lock, d.UUID)
 	v.Cancel = o.afterDelay(r, Request{Name: lock})
 	if until := v.Viewpoint.Next(d.Until()); until != nil && until.Kind == "next" {
 		v.Until = until
@@ -82,7 +82,7 @@ func (o *Operation) lockOf(r *app.Request, name string) string {
 
 // afterDelay is the page of the lock: it says who has got it.
 func (o *Operation) afterDelay(r *app.Request, asked Request) string {
-	return o.app.URLs.LockFrom(o.lockOf(r, asked.Name), "", pages.FromView(r))
+	return o.app.URLs.Lock(o.lockOf(r, asked.Name), "")
 }
 
 // performOnDelay ends the lock delay that the person saw, in one transaction that also records it. Nothing is sent

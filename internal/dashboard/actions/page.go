@@ -45,12 +45,11 @@ type holdForm struct {
 func (o *Operation) holdForm(r *app.Request, lock *app.Lock, title string, typed Request, name string,
 	wrong *FieldError) holdForm {
 	row := lock.Row
-	from := pages.FromView(r)
 	f := holdForm{Page: o.app.Page(r, title+" "+row.Name), Name: row.Name,
 		State: row.StateIn(r.Snapshot().Class(row)),
 		confirmForm: confirmForm{Shown: text.Visible(row.Name), Token: row.Token, Revision: row.Revision,
-			Hold: row.UUID, Action: o.app.URLs.Action(o.page, row.Name, row.UUID, from),
-			Cancel: o.app.URLs.LockFrom(row.Name, row.UUID, from)}}
+			Hold: row.UUID, Action: o.app.URLs.Action(o.page, row.Name, row.UUID),
+			Cancel: o.app.URLs.Lock(row.Name, row.UUID)}}
 	o.fill(&f.confirmForm, typed, name, wrong)
 	f.NavEntry = "list"
 	f.AutoRefresh = true
@@ -121,7 +120,7 @@ func (o *Operation) withCommand(r *app.Request, typed Request, err error) error 
 	if typed.Hold = cmp.Or(typed.Hold, hold); typed.Hold != "" || known && o.FreesLock { // others need a uuid
 		p.Command = o.command(typed)
 	}
-	p.Link = o.app.URLs.LockFrom(name, typed.Hold, pages.FromView(r))
+	p.Link = o.app.URLs.Lock(name, typed.Hold)
 	p.LinkText = "Back to the lock " + text.Visible(name)
 	if r.Method == http.MethodGet {
 		p.Retry = 5 * time.Second
@@ -263,7 +262,7 @@ func addFormValues(p *app.HTTPError, typed Request) {
 
 // afterHold is the page of the hold.
 func (o *Operation) afterHold(r *app.Request, asked Request) string {
-	return o.app.URLs.LockFrom(asked.Name, asked.historyID(), pages.FromView(r))
+	return o.app.URLs.Lock(asked.Name, asked.historyID())
 }
 
 // readForm reads what the confirmation page sends. The lock and the hold are in the address, as they are for every

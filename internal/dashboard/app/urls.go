@@ -59,30 +59,8 @@ func (u URLs) Lock(name, hold string) string {
 	return u.named("lock", name, "hold", hold)
 }
 
-// LockFrom is the same for a list; the page of the lock links back to its view.
-func (u URLs) LockFrom(name, hold, view string) string {
-	link := u.Lock(name, hold)
-	if link == "" || view == "" || len(view) > MaxViewBytes {
-		return link
-	}
-	return link + "&from=" + queryEscape(view)
-}
-
-// List is the list in the view that a page was reached from.
-func (u URLs) List(view string) string {
-	if view == "" {
-		return u.To("")
-	}
-	return u.To("") + "?" + view
-}
-
-// MaxViewBytes is how long the parameters of a view may be.
-const MaxViewBytes = 4 << 10
-
 // Action is the link to the form of an operator's action on a hold: unlock, ask or extend.
-func (u URLs) Action(form, name, hold, view string) string {
-	return u.named(form, name, "hold", hold, "from", view)
-}
+func (u URLs) Action(form, name, hold string) string { return u.named(form, name, "hold", hold) }
 
 // LockAPI is the link to a lock as JSON, with all there is.
 func (u URLs) LockAPI(name string) string {

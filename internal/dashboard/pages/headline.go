@@ -56,7 +56,7 @@ func (p *Pages) acknowledgeURL(r *app.Request, v Headline) string {
 	if !canDo(r, protocol.VerbAcknowledge, row) {
 		return ""
 	}
-	return p.app.URLs.Action("acknowledge", row.Name, row.UUID, "")
+	return p.app.URLs.Action("acknowledge", row.Name, row.UUID)
 }
 
 // HeadlineOf says what a person must know first of one lock. Its Summary is nil where there is nothing to say.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/url"
 	"strconv"
-	"strings"
 
 	"github.com/cespare/xxhash/v2"
 
@@ -69,12 +68,6 @@ func (l ListRequest) sort() string {
 		return ""
 	}
 	return l.Order.String()
-}
-
-// view are the parameters of the list that are not at their default, for the way back to it.
-func (l ListRequest) view(u app.URLs) string {
-	_, parameters, _ := strings.Cut(l.link(u, nil, "after", l.After, "before", l.Before), "?")
-	return parameters
 }
 
 type listPage struct {
@@ -221,14 +214,4 @@ func (p *Pages) listPage(r *app.Request, s *locks.Snapshot, l ListRequest, found
 		v.Table.Caption = fmt.Sprintf("Locks, %d to %d of %d", v.From, v.To, v.Matched)
 	}
 	return v
-}
-
-// FromView is the view of the list that led to a page. Whatever the address contains, the result is only ever a view.
-func FromView(r *app.Request) string {
-	view := r.URL.Query().Get("from")
-	v, err := url.ParseQuery(view)
-	if err != nil || view == "" || len(view) > app.MaxViewBytes {
-		return ""
-	}
-	return ParseList(v).view(r.App.URLs)
 }

@@ -48,7 +48,7 @@ func (p *Pages) rowView(r *app.Request, row *locks.Row, class locks.Class, c *he
 		About: purposeOf(row), Bar: newBar(row, at),
 		Matter: p.sentenceAt(headline.Matter(row, class), at), Outcome: p.sentenceAt(c.Outcome(row), at),
 		Waiters: row.Waiters, Longest: at.Elapsed(row.Longest),
-		URL: p.app.URLs.LockFrom(row.Name, row.UUID, l.view(p.app.URLs)),
+		URL: p.app.URLs.Lock(row.Name, row.UUID),
 	}
 	v.Version = strconv.FormatUint(locks.Hash(row.Fingerprint,
 		xxhash.Sum64String(fmt.Sprint(v.State, v.About, withoutTimes(v.Matter), withoutTimes(v.Outcome), at.Stale))),

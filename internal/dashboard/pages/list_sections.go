@@ -85,7 +85,7 @@ func (p *Pages) freeRow(r *app.Request, free *diagnosis.Unclaimed, l ListRequest
 		About:   []string{"first in line, does not take it"},
 		Matter:  app.Plain("free ").Time(r.Viewpoint().Elapsed(free.Since)),
 		Outcome: app.Plain("never"), Waiters: free.Waiters,
-		URL: p.app.URLs.LockFrom(free.Name, "", l.view(p.app.URLs)),
+		URL: p.app.URLs.Lock(free.Name, ""),
 	}
 	v.cutName(false)
 	return v

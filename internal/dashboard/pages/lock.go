@@ -13,7 +13,6 @@ import (
 type lockFrame struct {
 	app.Page
 	Name          string
-	Back          string // the list in the view that led here
 	Delays        delaysView
 	Usually       string // how long it is usually held; empty if too few holds are known
 	Queue         QueueView
@@ -24,7 +23,7 @@ type lockFrame struct {
 }
 
 func (p *Pages) lockFrame(r *app.Request, lock *app.Lock) lockFrame {
-	f := lockFrame{Page: p.app.Page(r, lock.Name), Name: lock.Name, Back: p.app.URLs.List(FromView(r)),
+	f := lockFrame{Page: p.app.Page(r, lock.Name), Name: lock.Name,
 		Delays: p.delaysOf(r, lock.Name), History: p.lockHistory(r, lock)}
 	all, incompleteBefore := p.app.LockIntervals(r, lock, f.History.past)
 	if takes, seen := p.usualHold(r, f.History.past); seen != "" {

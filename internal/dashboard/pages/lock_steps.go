@@ -58,7 +58,7 @@ func (p *Pages) stepLink(r *app.Request, row *locks.Row, said *headline.Headline
 	case kind == headline.ReadRunbook:
 		l.URL = said.Runbook()
 	case verb != "" && row != nil && canDo(r, verb, row):
-		l.URL = u.Action(actionPage(verb), row.Name, row.UUID, FromView(r))
+		l.URL = u.Action(actionPage(verb), row.Name, row.UUID)
 	}
 	return l
 }

@@ -156,7 +156,7 @@ func (p *Pages) lockChart(r *app.Request, lock *app.Lock, all []timeline.Interva
 		Lane: func(i *timeline.Interval) string {
 			return i.Owner + "\x00" + i.Host + "\x00" + strconv.FormatInt(i.PID, 10)
 		}})
-	if link := p.app.URLs.LockFrom(lock.Name, r.URL.Query().Get("hold"), FromView(r)); link != "" {
+	if link := p.app.URLs.Lock(lock.Name, r.URL.Query().Get("hold")); link != "" {
 		v.addWindows(w, func(param string) string { return link + "&window=" + param })
 	}
 	v.JSON = p.app.URLs.To("api/v1/timeline", "q", locks.Exactly("name", lock.Name), "window", w.param)

@@ -79,7 +79,7 @@ func (p *Pages) fillAck(v *lockPage, r *app.Request, lock *app.Lock) {
 	if lock.IsOutdated(v.Viewpoint) || !canDo(r, protocol.VerbAcknowledge, row) {
 		return
 	}
-	v.Ack.URL = p.app.URLs.Action("acknowledge", row.Name, row.UUID, FromView(r))
+	v.Ack.URL = p.app.URLs.Action("acknowledge", row.Name, row.UUID)
 }
 
 // delayView is a lock delay on the page of a lock: the part "delays" shows it.
@@ -103,7 +103,7 @@ func (p *Pages) delaysOf(r *app.Request, name string) delaysView {
 		command := text.Mutexctl(app.EndDelay, d.Name, app.HoldFlags(d.UUID, "", "")...)
 		v := delayView{Words: protocol.DescribeDelay(d, r.Now), Command: command}
 		if !r.Viewpoint().Stale && r.MayDo(protocol.VerbEndDelay, d.Owner) {
-			v.URL = p.app.URLs.Action("end-delay", d.Name, d.UUID, FromView(r))
+			v.URL = p.app.URLs.Action("end-delay", d.Name, d.UUID)
 		}
 		view.First = append(view.First, v)
 	}
