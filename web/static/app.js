@@ -122,9 +122,8 @@ function hour(t) {
 function absolutes() {
   $("zone").ariaPressed = local;
   for (const el of all(".abs, [data-clock]")) {
-    const { hour: tick, clock } = el.dataset;
-    el.at ??= Date.parse(tick || el.dateTime || el.textContent.replace(" UTC", "Z").replace(" ", "T"));
-    write(el, tick ? hour(el.at) : clock ? `${stamp(el.at).slice(11, 11 + +clock)} ${zone(el.at)}` : full(el.at));
+    el.at ??= Date.parse(el.dataset.hour || el.dateTime || el.textContent.replace(" UTC", "Z").replace(" ", "T"));
+    write(el, el.dataset.hour ? hour(el.at) : full(el.at).slice(el.dateTime ? 11 : 0));
   }
   for (const el of all(".zone")) write(el, zone(now()));
   for (const el of all("time[title]")) el.removeAttribute("title");

@@ -16,7 +16,7 @@ type TimeText struct {
 	Kind             string
 	Text             string
 	ScreenReaderText string // instead of a Text that changes every second
-	Clock            int    // of a time of day: how many characters of 15:04:05 are in Text; 0: it is none
+	IsClock          bool   // Text is a time of day
 }
 
 // Viewpoint is the point in time from which a page looks at the locks.
@@ -134,14 +134,12 @@ func UTC(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05") + " 
 func TimeOfDay(t time.Time) string { return t.UTC().Format("15:04:05") }
 
 // Clock is a time of day in a sentence; app.js shows it in local time to those who want that.
-func Clock(t time.Time) *TimeText { return clock(t, "15:04:05") }
-
-// ClockMinute is Clock without seconds.
-func ClockMinute(t time.Time) *TimeText { return clock(t, "15:04") }
-
-func clock(t time.Time, layout string) *TimeText {
-	return &TimeText{At: t, Text: t.UTC().Format(layout) + " UTC", Clock: len(layout)}
+func Clock(t time.Time) *TimeText {
+	return &TimeText{At: t, Text: TimeOfDay(t) + " UTC", IsClock: true}
 }
+
+// Minute is a time of day without seconds.
+func Minute(t time.Time) string { return t.UTC().Format("15:04") + " UTC" }
 
 // ISO is an instant for programs, in milliseconds.
 func ISO(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }

@@ -209,7 +209,7 @@ func (p *Pages) listPage(r *app.Request, s *locks.Snapshot, l ListRequest, found
 	} else {
 		v.Table = p.newTable(r, w.Rows, l, found.Class)
 		if v.Sort == "" {
-			p.fillSections(&v, r, l, found, w, free)
+			p.fillSections(&v, r, found, w, free)
 		}
 		v.Table.Caption = fmt.Sprintf("Locks, %d to %d of %d", v.From, v.To, v.Matched)
 	}

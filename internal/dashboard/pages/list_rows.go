@@ -74,7 +74,7 @@ func withoutTimes(s app.RichText) string {
 func purposeOf(r *locks.Row) []string {
 	var all []string
 	if a := r.Acknowledged; a != nil {
-		all = append(all, cmp.Or(a.By, "somebody")+" until "+app.ClockMinute(a.Until.Time).Text, a.Note)
+		all = append(all, cmp.Or(a.By, "somebody")+" until "+app.Minute(a.Until.Time), a.Note)
 	}
 	all = append(all, protocol.DescribeShare(r.Share()))
 	if len(r.Problems) > 0 {

@@ -40,7 +40,7 @@ func (p *Pages) sections(r *app.Request, found *locks.Result, free []diagnosis.U
 }
 
 // fillSections divides the table into the sections.
-func (p *Pages) fillSections(v *listPage, r *app.Request, l ListRequest, found *locks.Result, w locks.Window,
+func (p *Pages) fillSections(v *listPage, r *app.Request, found *locks.Result, w locks.Window,
 	free []diagnosis.Unclaimed) {
 	at := func(class locks.Class) int {
 		return sort.Search(len(w.Rows), func(i int) bool { return found.Class(w.Rows[i]) >= class })
@@ -48,7 +48,7 @@ func (p *Pages) fillSections(v *listPage, r *app.Request, l ListRequest, found *
 	views := v.Table.Parts[0].Rows
 	if w.First == 0 {
 		for i := range slices.Backward(free) {
-			views = slices.Insert(views, at(locks.ClassUnclaimed), p.freeRow(r, &free[i], l))
+			views = slices.Insert(views, at(locks.ClassUnclaimed), p.freeRow(r, &free[i]))
 		}
 	}
 	added := len(views) - len(w.Rows)
@@ -76,7 +76,7 @@ func (p *Pages) freeIn(r *app.Request, q *locks.Query) (found []diagnosis.Unclai
 }
 
 // freeRow is a free lock that nobody takes, beside those that somebody holds.
-func (p *Pages) freeRow(r *app.Request, free *diagnosis.Unclaimed, l ListRequest) rowView {
+func (p *Pages) freeRow(r *app.Request, free *diagnosis.Unclaimed) rowView {
 	first := &free.First.Identity
 	v := rowView{
 		State: locks.ClassUnclaimed.String(), Version: strconv.Itoa(free.Waiters),

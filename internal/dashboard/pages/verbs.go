@@ -58,7 +58,8 @@ func ackText(a *metadata.Acknowledgement) app.RichText {
 		return nil
 	}
 	by := cmp.Or(text.Clip(a.By, app.MaxLineShown), "somebody")
-	s := app.RichText{}.Value(by).Plain(" is looking at it until ").Time(app.ClockMinute(a.Until.Time))
+	s := app.RichText{}.Value(by).Plain(" is looking at it until ").Time(&app.TimeText{At: a.Until.Time,
+		Text: app.Minute(a.Until.Time)})
 	if a.Note == "" {
 		return s.Plain(".")
 	}
