@@ -141,6 +141,14 @@ func (g *Group) Add(name string, run func(context.Context) error) {
 	g.parts = append(g.parts, &part{name: name, run: run, done: make(chan struct{})})
 }
 
+// AddServer binds the address of a server, so that an error is reported before anything runs, and adds it as a part.
+func (g *Group) AddServer(name string, s *Server) error {
+	s.Log = g.Log
+	_, err := s.Listen()
+	g.Add(name, s.Run)
+	return err
+}
+
 // Run runs all parts until ctx or one of them ends. It returns when all have stopped, with the first failure and the
 // part that did not stop in time. It is called once.
 func (g *Group) Run(ctx context.Context) error {

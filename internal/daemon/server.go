@@ -35,9 +35,9 @@ type Server struct {
 }
 
 // NewServer returns a server for the address of the settings.
-func (s WebSettings) NewServer(handler http.Handler, log zerolog.Logger) *Server {
+func (s WebSettings) NewServer(handler http.Handler) *Server {
 	return &Server{Address: s.Address, Flag: "--web.listen-address", ConfigFile: s.ConfigFile, Handler: handler,
-		Drain: s.ShutdownTimeout, Log: log}
+		Drain: s.ShutdownTimeout}
 }
 
 // Listen binds the address, before anything runs, and returns it, with the port that was chosen for port 0.
@@ -47,6 +47,7 @@ func (s *Server) Listen() (address string, err error) {
 		return "", fmt.Errorf("%s: %w", s.Flag, err)
 	}
 	s.listener = smallBufferListener{l}
+	s.Log.Info().Stringer("address", l.Addr()).Msg("listening")
 	return l.Addr().String(), nil
 }
 

@@ -86,21 +86,18 @@ func (r *components) serve(ctx context.Context, o options, registry *prometheus.
 	ready.Add("locks", r.view.CheckListed)
 	ready.Add("etcd", r.view.CheckSynced)
 	ops := daemon.Ops{Ready: ready, Metrics: registry, Pprof: o.web.Pprof, Log: log}
-	front := o.web.NewServer(r.pages, log)
-	back := &daemon.Server{Address: o.web.OpsAddress, Flag: "--web.ops-address", Handler: ops.Handler(),
-		Drain: time.Second, Log: log}
-	for _, server := range []*daemon.Server{front, back} {
-		if _, err := server.Listen(); err != nil {
-			return err
-		}
-	}
 	group := daemon.Group{Log: log, Ready: ready, Delay: o.web.ShutdownDelay, Timeout: o.web.ShutdownTimeout}
 	group.Add("health of etcd", r.health.Run)
 	group.Add("faults of etcd", r.faults.Run)
 	group.Add("view", r.view.Run)
 	group.Add("locks of other libraries", r.others.Run)
 	group.Add("timeline", r.pages.Run)
-	group.Add("probes and metrics", back.Run)
-	group.Add("pages", front.Run)
+	if err := group.AddServer("probes and metrics", &daemon.Server{Address: o.web.OpsAddress, Flag: "--web.ops-address",
+		Handler: ops.Handler(), Drain: time.Second}); err != nil {
+		return err
+	}
+	if err := group.AddServer("pages", o.web.NewServer(r.pages)); err != nil {
+		return err
+	}
 	return group.Run(ctx)
 }

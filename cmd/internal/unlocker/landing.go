@@ -11,16 +11,6 @@ import (
 	"github.com/clustermutex/unlocker/internal/daemon"
 )
 
-// withPrefix returns a handler that serves the routes below prefix.
-func withPrefix(prefix string, routes http.Handler) http.Handler {
-	if prefix == "" {
-		return routes
-	}
-	mux := http.NewServeMux()
-	mux.Handle(prefix+"/", http.StripPrefix(prefix, routes))
-	return mux
-}
-
 // landingPage returns the page at the address of the metrics: links to them, to the probes and to the dashboard, whose
 // URL may be empty.
 func landingPage(dashboard string, pprof bool) (http.Handler, error) {

@@ -3,6 +3,7 @@ package unlocker
 
 import (
 	"context"
+	"net/http"
 	"os"
 	"strings"
 	"time"
@@ -61,28 +62,24 @@ func run(ctx context.Context, o options) error {
 	}
 	routes := ops.Handler()
 	routes.Handle("GET /{$}", landing)
-	server := o.web.NewServer(withPrefix(o.web.Prefix(), routes), log)
-	address, err := server.Listen()
-	if err != nil {
-		return err
-	}
-	probes, err := probes(o.web.ProbeAddress, ops)
-	if err != nil {
-		return err
-	}
 	log.Info().Str("version", r.config.Version).Str("instance", r.config.ID).
 		Str("policy", string(r.config.Mode)).Any("sweep", r.config.Policy.ToPresence(r.config.Exclude)).
-		Str("address", address).Str("prefix", o.locks.Prefix()).Msg("unlocker starts")
+		Str("prefix", o.locks.Prefix()).Msg("unlocker starts")
 
 	group := daemon.Group{Log: log, Ready: ready, Delay: o.web.ShutdownDelay, Timeout: o.web.ShutdownTimeout}
 	group.Add("health of etcd", r.health.Run)
 	group.Add("faults of etcd", r.faults.Run)
 	group.Add("view", r.view.Run)
 	group.Add("locks of other libraries", r.others.Run)
-	if probes != nil {
-		group.Add("probes", probes.Run)
+	if o.web.ProbeAddress != "" { // for probes that cannot log in, such as those of Kubernetes
+		if err := group.AddServer("probes", &daemon.Server{Address: o.web.ProbeAddress, Flag: "--web.probe-address",
+			Handler: ops.Probes(), Drain: time.Second}); err != nil {
+			return err
+		}
 	}
-	group.Add("http", server.Run)
+	if err := group.AddServer("http", o.web.NewServer(http.StripPrefix(o.web.Prefix(), routes))); err != nil {
+		return err
+	}
 	// an unlocker that adds to the history also trims it
 	if o.historyMax > 0 && r.config.Mode == sweeper.AutoUnlock {
 		trim := func(ctx context.Context) (int, error) { return r.store.TrimHistory(ctx, o.historyMax) }
@@ -95,20 +92,6 @@ func run(ctx context.Context, o options) error {
 	err = group.Run(ctx)
 	r.deletePresence(log)
 	return err
-}
-
-// probes returns a server for probes that cannot log in, such as those of Kubernetes; nil without an address.
-func probes(address string, ops daemon.Ops) (*daemon.Server, error) {
-	if address == "" {
-		return nil, nil
-	}
-	s := &daemon.Server{Address: address, Flag: "--web.probe-address", Handler: ops.Probes(), Drain: time.Second,
-		Log: ops.Log}
-	at, err := s.Listen()
-	if err == nil {
-		ops.Log.Info().Str("address", at).Msg("probes have a listener of their own")
-	}
-	return s, err
 }
 
 // deletePresence deletes our presence record, which would otherwise last until its lease expires.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"runtime"
 	"slices"
@@ -106,16 +107,13 @@ func (o witnessOptions) run(ctx context.Context) error {
 	ready := &daemon.Readiness{}
 	ready.Add("locks", witness.Synced)
 	ops := daemon.Ops{Ready: ready, Metrics: registry, Pprof: o.web.Pprof, Log: log}
-	server := o.web.NewServer(withPrefix(o.web.Prefix(), ops.Handler()), log)
-	address, err := server.Listen()
-	if err != nil {
-		return err
-	}
-	log.Info().Str("version", daemon.CurrentBuild().Version).Str("address", address).Str("prefix", o.locks.Prefix()).
+	log.Info().Str("version", daemon.CurrentBuild().Version).Str("prefix", o.locks.Prefix()).
 		Str("boot_id", machine.BootID).Int64("pid_namespace", machine.Namespace).Bool("sees_all", machine.SeesAll()).
 		Int("earlier_boots", len(machine.Earlier)).Msg("witness starts")
 	group := daemon.Group{Log: log, Ready: ready, Delay: o.web.ShutdownDelay, Timeout: o.web.ShutdownTimeout}
-	group.Add("http", server.Run)
+	if err := group.AddServer("http", o.web.NewServer(http.StripPrefix(o.web.Prefix(), ops.Handler()))); err != nil {
+		return err
+	}
 	group.Add("faults of etcd", faults.Run)
 	group.Add("view", view.Run)
 	group.Add("witness", witness.Run)
