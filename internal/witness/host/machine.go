@@ -114,7 +114,11 @@ func rememberBoots(m Machine, dir string, id fingerprint) (with Machine, forgott
 	}
 	now.Boots = append(slices.DeleteFunc(now.Boots, func(id string) bool { return id == m.BootID }), m.BootID)
 	now.Boots = now.Boots[max(0, len(now.Boots)-maxBoots):]
-	if err := now.write(file); err != nil {
+	text, err := json.Marshal(now)
+	if err == nil {
+		err = maybe.WriteFile(file, append(text, '\n'), 0o600) // as a whole, or not at all
+	}
+	if err != nil {
 		return m, false, err
 	}
 	m.Earlier = now.Boots[:len(now.Boots)-1]
@@ -139,15 +143,6 @@ func readBoots(file string) (b boots, err error) {
 		return boots{}, fmt.Errorf("%s is not what a witness wrote: delete it", file)
 	}
 	return b, nil
-}
-
-// write replaces the file as a whole, or not at all.
-func (b boots) write(file string) error {
-	text, err := json.Marshal(b)
-	if err != nil {
-		return err
-	}
-	return maybe.WriteFile(file, append(text, '\n'), 0o600)
 }
 
 // readFirst returns the text of the first file that can be read.

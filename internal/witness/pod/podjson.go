@@ -141,21 +141,17 @@ func (p *pod) summary() podproof.Pod {
 		}
 	}
 	hasRules := p.hasRestartRules()
-	s.Containers = make([]podproof.Container, 0,
-		len(p.Spec.Containers)+len(p.Spec.InitContainers)+len(p.Spec.EphemeralContainers))
-	for _, spec := range p.Spec.Containers {
-		c := newContainer(spec.Name, p.Status.Containers)
-		c.MayRestart = hasRules || mayRestart(p.Spec.RestartPolicy, spec.RestartPolicy, c.End)
-		s.Containers = append(s.Containers, c)
-	}
-	// A new sandbox runs init containers again.
 	for _, kind := range []struct {
 		specs    []containerSpec
 		statuses []containerStatus
-	}{{p.Spec.InitContainers, p.Status.InitContainers}, {p.Spec.EphemeralContainers, p.Status.EphemeralContainers}} {
+		isMain   bool // a new sandbox runs init containers again
+	}{
+		{p.Spec.Containers, p.Status.Containers, true}, {p.Spec.InitContainers, p.Status.InitContainers, false},
+		{p.Spec.EphemeralContainers, p.Status.EphemeralContainers, false},
+	} {
 		for _, spec := range kind.specs {
 			c := newContainer(spec.Name, kind.statuses)
-			c.MayRestart = true
+			c.MayRestart = !kind.isMain || hasRules || mayRestart(p.Spec.RestartPolicy, spec.RestartPolicy, c.End)
 			s.Containers = append(s.Containers, c)
 		}
 	}

@@ -192,25 +192,15 @@ func (w *Witness) judge(r *metadata.Record) podproof.Finding {
 	if s.Namesake == s.Pod {
 		s.Namesake = nil
 	}
-	if process.PodUID == "" {
-		_, s.Namesake = w.pods.find("", process.PodNamespace, process.PodName)
-	}
-	if since := w.watchedSince(process.PodNamespace); since != podproof.Never {
-		s.Absent = s.Now - max(since, r.Seen.First)
+	if f := w.feed(process.PodNamespace); f != nil {
+		if since := f.completeSince(); since != podproof.Never {
+			s.Absent = s.Now - max(since, r.Seen.First)
+		}
 	}
 	return podproof.Judge(r, s)
 }
 
-// watchedSince returns since when no event about the pods of a namespace has been missed; podproof.Never if some may be
-// missing, or the namespace is not watched. The namespace may be empty, for a record without one.
-func (w *Witness) watchedSince(namespace string) time.Duration {
-	if f := w.feed(namespace); f != nil {
-		return f.completeSince()
-	}
-	return podproof.Never
-}
-
-// feed returns the feed that has the pods of a namespace; nil if they are not watched.
+// feed returns the feed that has the pods of a namespace, which may be empty; nil if they are not watched.
 func (w *Witness) feed(namespace string) *feed {
 	if f, all := w.feeds[""]; all {
 		return f

@@ -129,17 +129,13 @@ func (c *Container) observe(before *Pod, confirmed time.Duration) {
 	if before == nil {
 		return
 	}
-	was := before.container(c.Name)
-	switch {
-	case was == nil || was.ID != c.ID:
-		c.NewSince = confirmed
-		c.EndedSince = confirmed
-	case was.End != nil:
+	c.NewSince = confirmed
+	c.EndedSince = confirmed
+	if was := before.container(c.Name); was != nil && was.ID == c.ID {
 		c.NewSince = was.NewSince
-		c.EndedSince = was.EndedSince
-	default:
-		c.NewSince = was.NewSince
-		c.EndedSince = confirmed
+		if was.End != nil {
+			c.EndedSince = was.EndedSince
+		}
 	}
 }
 
