@@ -1,4 +1,4 @@
-// Package unlocker has the command unlocker: flags and wiring. It is a package so that mutexdev can run it, too.
+// Package unlocker has the command unlocker: flags, wiring, landing page. Mutexdev runs it, too.
 package unlocker
 
 import (
