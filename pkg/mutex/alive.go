@@ -189,9 +189,10 @@ func (l *Lock) sendHeartbeats(ctx context.Context) {
 	}
 }
 
-// reachedMaximumHold reports whether heartbeats can no longer extend the hold.
+// reachedMaximumHold reports whether heartbeats can no longer extend the hold. Times in the record are rounded.
 func (l *Lock) reachedMaximumHold() bool {
-	return l.set.maximumHold > 0 && time.Since(l.began.monotonic) >= l.set.maximumHold-l.set.safetyMargin
+	const rounding = 10 * time.Millisecond
+	return l.set.maximumHold > 0 && time.Since(l.began.monotonic) >= l.set.maximumHold-l.set.safetyMargin-rounding
 }
 
 // maxOvertaken bounds how often a heartbeat restarts because another process with the uuid extended the hold.

@@ -188,6 +188,8 @@ class Holding(OnEtcd):
         self.assertAlmostEqual(float(members["heartbeat_until"]), float(members["locked_at"]) + 1, 2)
         self.assertLessEqual(float(self.etcd.fields(self.name)["auto_unlock_at"]),
                              float(members["heartbeat_until"]) + 0.01)  # both are rounded
+        with self.assertRaisesRegex(LostError, "its maximum hold of 1 s is over"):
+            lock.alive()
         lock.release()
 
 

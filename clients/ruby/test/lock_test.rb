@@ -296,6 +296,13 @@ class LossTest < LockTest
     [0, -1].each { |value| assert_raises(RefusedError) { client.lock("a", heartbeat: value) } }
   end
 
+  def test_a_heartbeat_ends_with_the_maximum_hold
+    lock = client.lock("a", heartbeat: 1, alert_after: 0.6, auto_unlock_after: 0.6)
+    eventually("loss") { lock.lost }
+    assert_includes assert_raises(LostError) { lock.alive! }.message, "its time ran out: its maximum hold of 1"
+    lock.release
+  end
+
   def test_more_time_moves_the_deadline
     lock = watched(client.lock("a", auto_unlock_after: 20))
     at = Clock.parse(keys["#{prefix}a/auto_unlock_at"])

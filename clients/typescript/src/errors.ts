@@ -74,7 +74,7 @@ export class LostError extends MutexError {
 }
 
 const sentences = {
-  deadline: "its time ran out before etcd confirmed an extension",
+  deadline: "its time ran out",
   forced: "an operator unlocked it",
   auto_unlocked: "its time was over, so it was unlocked",
   abandoned: "its process was proven dead, so it was unlocked",

@@ -175,9 +175,19 @@ export class Lock {
   /** Checks the clock, and returns the time left. */
   #look(): number {
     const left = this.#left;
-    if (left <= 0) this.#lose("deadline");
+    if (left <= 0) this.#lose("deadline", { why: this.#whyLate });
     return left;
   }
+
+  /** Why the time ran out. Times in the record are rounded. */
+  get #whyLate() {
+    const { heartbeat } = this.#settings;
+    const over = heartbeat && monotonic() >= this.#lastBeat - 2 * resolution;
+    return over ? `its maximum hold of ${heartbeat / 1000} s is over` : "etcd confirmed no extension";
+  }
+
+  /** When the heartbeat ends. */
+  get #lastBeat() { return this.#hold.began.monotonic + this.#settings.heartbeat - this.#settings.margin; }
 
   #isOver() { return this.#ended.signal.aborted; }
 
@@ -202,9 +212,8 @@ export class Lock {
 
   /** Extends the lock whenever a third of its time has passed, until the heartbeat ends. */
   #beat() {
-    const end = this.#hold.began.monotonic + this.#settings.heartbeat - this.#settings.margin;
     const third = () => (this.#settings.autoUnlockAfter - this.#settings.margin) / 3;
-    return this.#repeat(third, () => monotonic() < end, () => this.#inTurn(() => this.#extend(undefined)));
+    return this.#repeat(third, () => monotonic() < this.#lastBeat, () => this.#inTurn(() => this.#extend(undefined)));
   }
 
   /** Gives a sign of life every third of a leader's life, if its check passes. */
@@ -300,7 +309,7 @@ export class Lock {
     this.#arm();
   }
 
-  #lose(reason: Reason, ending?: Ending) {
+  #lose(reason: Reason, ending?: Partial<Ending>) {
     if (this.#isOver()) return;
     this.#lost = new LostError(this.name, reason, ending);
     this.#end();

@@ -158,6 +158,13 @@ test("a heartbeat extends the lock, and does not move the alert", async () => {
   await lock.release();
 });
 
+test("a heartbeat ends with the maximum hold", async () => {
+  const lock = await locks.lock("longest", { heartbeat: 1, autoUnlockAfter: 0.6, alertAfter: 0.6 });
+  await eventually("the loss", () => Promise.resolve(lock.lost));
+  assert.match(String(lock.signal.reason), /its time ran out: "its maximum hold of 1 s is over"/);
+  await lock.release();
+});
+
 /** Takes a lock that tells of its loss. */
 async function losing(name: string): Promise<[Lock, Promise<LostError>]> {
   let tell: (lost: LostError) => void;

@@ -106,7 +106,10 @@ class Hold:
         """Why the hold was lost, or None."""
         self.check_process()
         if self._error is None and not self._released and clock() >= self._deadline:
-            self.lose(LostError(self.settings.name, "deadline"))
+            longest = self.settings.heartbeat
+            over = longest is not None and clock() >= self._since[0] + longest - self._margin - 0.01  # it is rounded
+            why = f"its maximum hold of {longest:g} s is over" if over else None
+            self.lose(LostError(self.settings.name, "deadline", why=why))
         return self._error
 
     def mine(self) -> bool:

@@ -50,14 +50,14 @@ module ClusterMutex
     WORDS = {
       "forced" => "force-unlocked", "auto_unlocked" => "auto-unlocked", "abandoned" => "auto-unlocked as abandoned",
       "deleted" => "its record is gone, and whoever removed it left no note", "replaced" => "another holds it now",
-      "deadline" => "its time ran out before etcd confirmed an extension"
+      "deadline" => "its time ran out"
     }.freeze
 
     def initialize(lock, reason, ending = nil)
       @lock = lock
       @reason = reason
       @by, @why = ending&.values_at("by", "why")&.map { |text| text && Text.plain(text, 1024) }
-      note = " by #{Text.plain(@by)}: #{Text.plain(@why)}" if ending
+      note = "#{" by #{Text.plain(@by)}" if @by}#{": #{Text.plain(@why)}" if @why}"
       super("lock #{lock.inspect} was lost: #{WORDS.fetch(reason, reason)}#{note}")
     end
   end

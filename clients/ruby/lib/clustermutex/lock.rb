@@ -55,7 +55,7 @@ module ClusterMutex
     def lost
       return "forked" unless ours?
 
-      lose("deadline") if !@over && Clock.now >= @deadline
+      lose("deadline", { "why" => @settings.why_late(Clock.now - @since) }) if !@over && Clock.now >= @deadline
       @lost
     end
 

@@ -54,6 +54,12 @@ module ClusterMutex
     # How long before an auto-unlock in so many seconds the hold counts as lost.
     def margin_of(seconds) = (seconds == @auto_unlock_after && @margin) || [seconds / 10, 30].min
 
+    # Why the time of a hold ran out after so many seconds. Times in the record are rounded.
+    def why_late(held)
+      over = @heartbeat && held >= @heartbeat - @margin - 0.01
+      over ? "its maximum hold of #{@heartbeat} s is over" : "etcd confirmed no extension"
+    end
+
     private
 
     def complete
