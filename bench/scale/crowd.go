@@ -76,7 +76,7 @@ func (c *crowd) fields(i int, alertAt, autoUnlockAt time.Time) ([]metadata.Field
 		{Name: lockrecord.FieldAutoUnlockAt, Value: metadata.FormatTime(d.AutoUnlockAt)},
 		{Name: lockrecord.FieldOwner, Value: d.Owner},
 		{Name: lockrecord.FieldHostname, Value: d.Hostname},
-		{Name: lockrecord.FieldPID, Value: strconv.FormatInt(d.PID, 10)},
+		{Name: "pid", Value: strconv.FormatInt(d.PID, 10)},
 		{Name: lockrecord.FieldLockedAt, Value: metadata.FormatTime(d.LockedAt)},
 		{Name: lockrecord.FieldBacktrace, Value: d.Backtrace},
 	}, nil

@@ -192,7 +192,7 @@ func (s *session) alarms(ctx context.Context) []string {
 	raised, _ := etcdconn.Alarms(request, s.client)
 	var all []string
 	for _, alarm := range raised {
-		if sentence := alarm.Explain(); !slices.Contains(all, sentence) {
+		if sentence := etcdconn.ExplainAlarm(alarm); !slices.Contains(all, sentence) {
 			all = append(all, sentence)
 		}
 	}

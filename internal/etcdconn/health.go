@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/x509"
 	"fmt"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -25,7 +24,7 @@ import (
 // Health is what the members report about themselves.
 type Health struct {
 	Members []Member // in the order of the endpoints
-	Alarms  []Alarm
+	Alarms  []string // the kinds of alarms that members have raised: NOSPACE or CORRUPT
 	// Problem says why the alarms are unknown, "" if they are known.
 	Problem string
 }
@@ -63,18 +62,15 @@ func CheckMember(ctx context.Context, c *clientv3.Client) Member {
 	return checkMember(ctx, c.ActiveConnection(), "")
 }
 
-// Alarm is an alarm that a member raised: NOSPACE or CORRUPT.
-type Alarm struct{ Member, Kind string }
-
-// Explain returns one sentence about what the alarm means.
-func (a Alarm) Explain() string {
-	switch a.Kind {
+// ExplainAlarm returns one sentence about what an alarm of this kind means.
+func ExplainAlarm(kind string) string {
+	switch kind {
 	case "NOSPACE":
 		return Explain(rpctypes.ErrNoSpace)
 	case "CORRUPT":
 		return Explain(rpctypes.ErrCorrupt)
 	}
-	return "etcd has raised the alarm " + a.Kind
+	return "etcd has raised the alarm " + kind
 }
 
 // CheckHealth asks all endpoints concurrently. It never fails as a whole: each part has its own Problem.
@@ -130,19 +126,18 @@ func certificateOf(p peer.Peer) *x509.Certificate {
 	return certificate.First(tls.State.PeerCertificates)
 }
 
-// Alarms returns the alarms that members have raised, or a sentence that says why they are unknown.
-func Alarms(ctx context.Context, c *clientv3.Client) ([]Alarm, string) {
+// Alarms returns the kinds of alarms that members have raised, or a sentence that says why they are unknown.
+func Alarms(ctx context.Context, c *clientv3.Client) (kinds []string, problem string) {
 	list, err := c.AlarmList(clientv3.WithRequireLeader(ctx))
 	if err != nil {
 		return nil, Explain(err)
 	}
-	var all []Alarm
 	for _, a := range list.Alarms {
 		if a.Alarm != pb.AlarmType_NONE {
-			all = append(all, Alarm{strconv.FormatUint(a.MemberID, 16), strings.ToUpper(a.Alarm.String())})
+			kinds = append(kinds, strings.ToUpper(a.Alarm.String()))
 		}
 	}
-	return all, ""
+	return kinds, ""
 }
 
 // healthEvery is how often the health of etcd is checked.
@@ -200,14 +195,11 @@ func (h *HealthMonitor) ServerCertificate() *x509.Certificate {
 	return certificate.First(all)
 }
 
-// Alarms returns the alarms that etcd has raised, and whether they are known.
+// Alarms returns the kinds of alarms that etcd has raised, and whether they are known.
 func (h *HealthMonitor) Alarms() (kinds []string, known bool) {
 	last := h.last.Load()
 	if last == nil || last.Problem != "" {
 		return nil, false
 	}
-	for _, a := range last.Alarms {
-		kinds = append(kinds, a.Kind)
-	}
-	return kinds, true
+	return last.Alarms, true
 }

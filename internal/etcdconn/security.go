@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -122,9 +121,7 @@ func (s Settings) whyRefused() string {
 type login struct {
 	settings Settings
 	slot     chan struct{} // occupied while a call gets a token
-
-	mu      sync.Mutex
-	current authToken
+	current  atomic.Pointer[authToken]
 }
 
 // authToken is a token of etcd and its number, from 1. The token is empty if etcd has no authentication.
@@ -133,7 +130,11 @@ type authToken struct {
 	number int
 }
 
-func newLogin(s Settings) *login { return &login{settings: s, slot: make(chan struct{}, 1)} }
+func newLogin(s Settings) *login {
+	l := &login{settings: s, slot: make(chan struct{}, 1)}
+	l.current.Store(&authToken{})
+	return l
+}
 
 func (l *login) unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker,
 	opts ...grpc.CallOption) error {
@@ -159,7 +160,7 @@ func (l *login) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.Clie
 	if l.settings.User == "" {
 		return open(ctx, desc, cc, method, opts...)
 	}
-	t, err := l.tokenAfter(ctx, cc, l.currentToken().number, opts)
+	t, err := l.tokenAfter(ctx, cc, l.current.Load().number, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -169,8 +170,8 @@ func (l *login) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.Clie
 // tokenAfter returns a token with a number above the given one, and logs in if there is none yet.
 func (l *login) tokenAfter(ctx context.Context, cc *grpc.ClientConn, number int,
 	opts []grpc.CallOption) (authToken, error) {
-	if t := l.currentToken(); t.number > number {
-		return t, nil
+	if t := l.current.Load(); t.number > number {
+		return *t, nil
 	}
 	select {
 	case l.slot <- struct{}{}:
@@ -178,23 +179,17 @@ func (l *login) tokenAfter(ctx context.Context, cc *grpc.ClientConn, number int,
 	case <-ctx.Done():
 		return authToken{}, ctx.Err()
 	}
-	if t := l.currentToken(); t.number > number {
+	t := *l.current.Load()
+	if t.number > number {
 		return t, nil
 	}
 	token, err := l.authenticate(ctx, cc, opts)
 	if err != nil {
 		return authToken{}, err
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.current = authToken{token, l.current.number + 1}
-	return l.current, nil
-}
-
-func (l *login) currentToken() authToken {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.current
+	t = authToken{token, t.number + 1}
+	l.current.Store(&t)
+	return t, nil
 }
 
 // authenticate uses the options of the call that needs the token, so that it waits for a connection as that call would.

@@ -23,32 +23,23 @@ const (
 // FieldMetadata is the field of the metadata document, a JSON object.
 const FieldMetadata = "metadata"
 
-// The members of the metadata document. A small client may write each as a separate key, which overrides the member.
+// Members of the metadata document that code names; [table] has all of them. A small client may write each as a
+// separate key, which overrides the member.
 const (
 	FieldOwner     = "owner"
 	FieldHostname  = "hostname"
-	FieldPID       = "pid"
 	FieldPurpose   = "purpose"
 	FieldLockedAt  = "locked_at"
 	FieldBacktrace = "backtrace"
-	FieldClient    = "client"
-	FieldLockDelay = "lock_delay"
 	// FieldHeartbeatUntil is a time that is shown, and decides nothing.
 	FieldHeartbeatUntil = "heartbeat_until"
 )
 
-// The members of the metadata document that identify the holder's process: see [metadata.Process].
+// Members that identify the holder's process: see [metadata.Process].
 const (
-	FieldBootID          = "boot_id"
-	FieldProcessStart    = "process_start"
-	FieldPIDNamespace    = "pid_namespace"
-	FieldSupervisorStart = "supervisor_start"
-	FieldCgroupID        = "cgroup_id"
-	FieldPodNamespace    = "pod_namespace"
-	FieldPodName         = "pod_name"
-	FieldPodUID          = "pod_uid"
-	FieldContainer       = "container"
-	FieldDetached        = "detached"
+	FieldBootID   = "boot_id"
+	FieldCgroupID = "cgroup_id"
+	FieldDetached = "detached"
 )
 
 // Place is where a field is stored in etcd.
@@ -87,22 +78,22 @@ func table(d *metadata.FullRecord, p *metadata.Process) fields {
 		{FieldMetadata, DocumentKey, nil},
 		{FieldOwner, Member, &d.Owner},
 		{FieldHostname, Member, &d.Hostname},
-		{FieldPID, Member, &d.PID},
+		{"pid", Member, &d.PID},
 		{FieldPurpose, Member, &d.Purpose},
 		{FieldLockedAt, Member, &d.LockedAt},
 		{FieldBacktrace, Member, &d.Backtrace},
-		{FieldClient, Member, &d.Client},
-		{FieldLockDelay, Member, &d.LockDelay},
+		{"client", Member, &d.Client},
+		{"lock_delay", Member, &d.LockDelay},
 		{FieldHeartbeatUntil, Member, &d.HeartbeatUntil},
 		{FieldBootID, Member, &p.BootID},
-		{FieldProcessStart, Member, &p.Start},
-		{FieldPIDNamespace, Member, &p.PIDNamespace},
-		{FieldSupervisorStart, Member, &p.SupervisorStart},
+		{"process_start", Member, &p.Start},
+		{"pid_namespace", Member, &p.PIDNamespace},
+		{"supervisor_start", Member, &p.SupervisorStart},
 		{FieldCgroupID, Member, &p.CgroupID},
-		{FieldPodNamespace, Member, &p.PodNamespace},
-		{FieldPodName, Member, &p.PodName},
-		{FieldPodUID, Member, &p.PodUID},
-		{FieldContainer, Member, &p.Container},
+		{"pod_namespace", Member, &p.PodNamespace},
+		{"pod_name", Member, &p.PodName},
+		{"pod_uid", Member, &p.PodUID},
+		{"container", Member, &p.Container},
 		{FieldDetached, Member, &p.Detached},
 	}
 }

@@ -46,6 +46,14 @@ type batch []removal
 func (s *Store) AutoUnlock(ctx context.Context, removals []lockrecord.Removal) []error {
 	results := make([]error, len(removals))
 	var b batch
+	send := func() {
+		if err := context.Cause(ctx); err != nil {
+			b.fail(err)
+		} else if len(b) > 0 {
+			s.removeAll(ctx, b)
+		}
+		b = nil
+	}
 	for i, r := range removals {
 		prepared, err := s.prepareRemoval(ctx, r)
 		if err != nil {
@@ -54,12 +62,11 @@ func (s *Store) AutoUnlock(ctx context.Context, removals []lockrecord.Removal) [
 		}
 		next := removal{prepared, &results[i]}
 		if !b.hasRoomFor(next) {
-			s.removeAll(ctx, b)
-			b = nil
+			send()
 		}
 		b = append(b, next)
 	}
-	s.removeAll(ctx, b)
+	send()
 	return results
 }
 
@@ -88,10 +95,6 @@ func (b batch) fail(err error) {
 
 // removeAll commits a batch and fills in its results.
 func (s *Store) removeAll(ctx context.Context, b batch) {
-	if err := context.Cause(ctx); err != nil || len(b) == 0 {
-		b.fail(err)
-		return
-	}
 	resp, err := s.commitAll(ctx, b)
 	switch n := len(b); {
 	case err == nil:
@@ -114,29 +117,20 @@ func (s *Store) commitAll(ctx context.Context, b batch) (*clientv3.TxnResponse, 
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()
 	return s.history.commitWithLease(ctx, len(b), func(lease clientv3.LeaseID) (*clientv3.TxnResponse, error) {
-		return s.commitWith(ctx, b, lease)
-	})
-}
-
-// commitWith sends a batch with this lease for the history, and those of its lock delays.
-func (s *Store) commitWith(ctx context.Context, b batch, lease clientv3.LeaseID) (*clientv3.TxnResponse, error) {
-	delayed := make([]*locktxn.Removal, len(b))
-	for i, r := range b {
-		delayed[i] = r.Removal
-	}
-	renew, err := s.grantDelays(ctx, delayed...)
-	if err != nil {
-		return nil, err
-	}
-	defer renew(ctx)
-	txns := make([]locktxn.Txn, len(b))
-	for i, r := range b {
-		r.HistoryLease = lease
-		if txns[i] = locktxn.AutoUnlock(s.layout, r.Removal); r.Ending.Cause == metadata.EndingAbandoned {
-			txns[i] = locktxn.RemoveAbandoned(s.layout, r.Removal)
+		renew, err := s.grantDelays(ctx, b...)
+		if err != nil {
+			return nil, err
 		}
-	}
-	return locktxn.Nest(txns).Commit(ctx, s.etcd)
+		defer renew(ctx)
+		txns := make([]locktxn.Txn, len(b))
+		for i, r := range b {
+			r.HistoryLease = lease
+			if txns[i] = locktxn.AutoUnlock(s.layout, r.Removal); r.Ending.Cause == metadata.EndingAbandoned {
+				txns[i] = locktxn.RemoveAbandoned(s.layout, r.Removal)
+			}
+		}
+		return locktxn.Nest(txns).Commit(ctx, s.etcd)
+	})
 }
 
 // removalResult returns the result of one removal, from etcd's answer.

@@ -36,7 +36,7 @@ func delayTTL(d time.Duration) time.Duration {
 // grantDelays sets a lease for each removal that a delay follows: one for all of about the same length. Call renew once
 // they have been committed.
 func (s *Store) grantDelays(ctx context.Context,
-	removals ...*locktxn.Removal) (renew func(context.Context), err error) {
+	removals ...removal) (renew func(context.Context), err error) {
 	began := time.Now()
 	leases := map[time.Duration]clientv3.LeaseID{}
 	for _, r := range removals {

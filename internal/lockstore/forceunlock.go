@@ -73,7 +73,7 @@ func (s *Store) commitForced(ctx context.Context, r *locktxn.Removal,
 	a protocol.Action) (*clientv3.TxnResponse, error) {
 	return s.history.commitWithLease(ctx, 1, func(lease clientv3.LeaseID) (*clientv3.TxnResponse, error) {
 		r.HistoryLease = lease
-		renew, err := s.grantDelays(ctx, r)
+		renew, err := s.grantDelays(ctx, removal{Removal: r})
 		if err != nil {
 			return nil, err
 		}

@@ -53,71 +53,62 @@ func (s *Store) perform(ctx context.Context, v protocol.Verb, on protocol.Action
 	return out, &protocol.RefusedError{Why: fmt.Sprintf("there is no action %q", v)}
 }
 
-// performOnRecord performs an action that changes the record of the hold in r. Some actions only write a mark.
+// performOnRecord performs an action that changes the record of the hold in r.
 func (s *Store) performOnRecord(ctx context.Context, r *metadata.Record, a protocol.Action) error {
 	if err := a.Verb.CheckAction(r, a); err != nil {
 		return &protocol.RefusedError{Why: err.Error()}
 	}
-	switch a.Verb {
-	case protocol.VerbExtend:
-		return s.giveMoreTime(ctx, r, a)
-	case protocol.VerbWithdraw:
-		return s.withdraw(ctx, r, a)
-	}
-	return s.writeMark(ctx, r, a)
-}
-
-// writeMark writes the mark of the action's verb, replacing an existing one.
-func (s *Store) writeMark(ctx context.Context, r *metadata.Record, a protocol.Action) error {
 	mark := a.Verb.Info().Mark
 	document := mark.Document(r, a)
-	if err := checkSize(document); err != nil {
-		return err
+	if len(document) > lockrecord.MaxDocumentBytes { // readers would not read it
+		return &protocol.RefusedError{Why: fmt.Sprintf("the reason is too long: stored with it, this has %d bytes, "+
+			"and at most %d are read", len(document), lockrecord.MaxDocumentBytes)}
 	}
 	lease := clientv3.NoLease // not shared: such marks are rare, and each ends at a different time
-	commit := func(ctx context.Context) (resp *clientv3.TxnResponse, err error) {
-		if mark.Leased {
-			if lease, err = grantLease(ctx, s.etcd, a.Length()); err != nil {
-				return nil, err
+	err := s.performAudited(ctx, a,
+		s.holdTarget(r, func(now *metadata.Record) bool { return isPossible(a.Verb, r, now) }),
+		func(ctx context.Context) (resp *clientv3.TxnResponse, err error) {
+			if mark.Leased {
+				if lease, err = grantLease(ctx, s.etcd, a.Length()); err != nil {
+					return nil, err
+				}
 			}
-		}
-		return s.commitAudited(ctx, a, func(audit clientv3.Op) locktxn.Txn {
-			hold := locktxn.Hold{Lock: r.Name, UUID: r.UUID, Token: r.Token}
-			return locktxn.PutMark(s.layout, hold, mark.Field, document, lease, audit)
+			return s.commitAudited(ctx, a, func(audit clientv3.Op) locktxn.Txn {
+				return s.changeRecord(r, a, document, lease, audit)
+			})
 		})
-	}
-	err := s.performAudited(ctx, a, s.holdTarget(r, func(*metadata.Record) bool { return true }), commit)
 	if err != nil && lease != clientv3.NoLease && !errors.Is(err, metadata.ErrOutcomeUnknown) {
 		s.revoke(ctx, lease)
 	}
 	return err
 }
 
-// giveMoreTime moves each deadline by the action's Seconds, counted from its At or, if later, from the deadline that
-// the operator saw; see [protocol.NewDeadlines]. The hold also counts as changed if its deadline was moved meanwhile.
-func (s *Store) giveMoreTime(ctx context.Context, r *metadata.Record, a protocol.Action) error {
-	by := a.Verb.Info().Mark.Document(r, a)
-	if err := checkSize(by); err != nil {
-		return err
+// changeRecord returns the transaction of an action. More time moves each deadline; see [protocol.NewDeadlines]. Most
+// actions only write a mark, replacing an existing one.
+func (s *Store) changeRecord(r *metadata.Record, a protocol.Action, document string, lease clientv3.LeaseID,
+	audit clientv3.Op) locktxn.Txn {
+	switch a.Verb {
+	case protocol.VerbExtend:
+		alertAt, autoUnlockAt := protocol.NewDeadlines(r, a.Length(), a.At.Time)
+		return locktxn.GiveMoreTime(s.layout, locktxn.MoreTime{Record: r, AlertAt: metadata.FormatTime(alertAt),
+			AutoUnlockAt: metadata.FormatTime(autoUnlockAt), Document: document, Audit: audit})
+	case protocol.VerbWithdraw:
+		return locktxn.WithdrawAcknowledgement(s.layout, r.Name, r.Acknowledgement, audit)
 	}
-	alertAt, autoUnlockAt := protocol.NewDeadlines(r, a.Length(), a.At.Time)
-	return s.performOnHold(ctx, r, a,
-		func(audit clientv3.Op) locktxn.Txn {
-			return locktxn.GiveMoreTime(s.layout, locktxn.MoreTime{Record: r, AlertAt: metadata.FormatTime(alertAt),
-				AutoUnlockAt: metadata.FormatTime(autoUnlockAt), Document: by, Audit: audit})
-		},
-		func(now *metadata.Record) bool { return now.DeadlineRevision == r.DeadlineRevision })
+	hold := locktxn.Hold{Lock: r.Name, UUID: r.UUID, Token: r.Token}
+	return locktxn.PutMark(s.layout, hold, a.Verb.Info().Mark.Field, document, lease, audit)
 }
 
-// withdraw ends the acknowledgement in r, unless another has replaced it meanwhile.
-func (s *Store) withdraw(ctx context.Context, r *metadata.Record, a protocol.Action) error {
-	return s.performOnHold(ctx, r, a,
-		func(audit clientv3.Op) locktxn.Txn {
-			return locktxn.WithdrawAcknowledgement(s.layout, r.Name, r.Acknowledgement, audit)
-		},
-		func(now *metadata.Record) bool {
-			return now.Acknowledgement != nil && now.Acknowledgement.Revision == r.Acknowledgement.Revision
-		})
+// isPossible reports whether an action on the hold that was seen in r may still be done: not if its deadline was moved,
+// or the acknowledgement replaced.
+func isPossible(v protocol.Verb, r, now *metadata.Record) bool {
+	switch v {
+	case protocol.VerbExtend:
+		return now.DeadlineRevision == r.DeadlineRevision
+	case protocol.VerbWithdraw:
+		return now.Acknowledgement != nil && now.Acknowledgement.Revision == r.Acknowledgement.Revision
+	}
+	return true
 }
 
 // revoke revokes a lease without keys. If that fails, the lease expires.
@@ -127,15 +118,6 @@ func (s *Store) revoke(ctx context.Context, lease clientv3.LeaseID) {
 	if _, err := s.etcd.Revoke(ctx, lease); err != nil {
 		s.log.Debug().Err(err).Msg("a lease without keys was not revoked; it will expire")
 	}
-}
-
-// checkSize refuses a document that readers would not read.
-func checkSize(document string) error {
-	if len(document) <= lockrecord.MaxDocumentBytes {
-		return nil
-	}
-	return &protocol.RefusedError{Why: fmt.Sprintf("the reason is too long: stored with it, this has %d bytes, and "+
-		"at most %d are read", len(document), lockrecord.MaxDocumentBytes)}
 }
 
 // ErrNoSpace is wrapped by the error of an action that etcd refused because it is out of space.
@@ -158,13 +140,6 @@ func (s *Store) holdTarget(r *metadata.Record, stillPossible func(now *metadata.
 		stands := len(now.Fields) > 0 && now.UUID == r.UUID && now.Token == r.Token
 		return stands && stillPossible(&now.Record), &ChangedError{Current: now}
 	}}
-}
-
-// performOnHold performs an operator's action on the hold in r.
-func (s *Store) performOnHold(ctx context.Context, r *metadata.Record, a protocol.Action,
-	build func(audit clientv3.Op) locktxn.Txn, stillPossible func(now *metadata.Record) bool) error {
-	return s.performAudited(ctx, a, s.holdTarget(r, stillPossible),
-		func(ctx context.Context) (*clientv3.TxnResponse, error) { return s.commitAudited(ctx, a, build) })
 }
 
 // performAudited sends an action, with an audit record in the same transaction. If etcd's answer is lost, that record

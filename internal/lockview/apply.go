@@ -210,14 +210,21 @@ func (v *View) stamp(c *lockChange, now time.Duration, live bool) {
 // touch notes, for readers and for a running comparison, that a key changed. The caller holds mu.
 func (v *View) touch(key protocol.Key) {
 	switch key.Kind {
+	case protocol.KindField:
+		key.ID = ""
 	case protocol.KindTicket:
+		key.ID = ""
 		v.queues = nil
 	case protocol.KindDelay:
 		v.delays = nil
 	case protocol.KindForeign:
 		v.shown = nil // it may be of a misplaced record
+		v.touch(protocol.Key{Kind: protocol.KindField, Lock: key.Lock})
+		key = protocol.Key{Kind: protocol.KindForeign}
 	}
-	v.touched.add(key)
+	if v.touched != nil {
+		v.touched[key] = true
+	}
 }
 
 // follows reports whether the view keeps keys of this kind.

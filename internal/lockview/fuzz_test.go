@@ -49,8 +49,8 @@ var (
 	fields = []string{
 		lockrecord.FieldUUID, lockrecord.FieldAlertAt, lockrecord.FieldAutoUnlockAt, lockrecord.FieldAlive,
 		lockrecord.FieldMetadata, lockrecord.FieldOwner,
-		lockrecord.FieldHostname, lockrecord.FieldPID, lockrecord.FieldLockedAt, lockrecord.FieldPurpose,
-		lockrecord.FieldBacktrace, lockrecord.FieldClient,
+		lockrecord.FieldHostname, "pid", lockrecord.FieldLockedAt, lockrecord.FieldPurpose,
+		lockrecord.FieldBacktrace, "client",
 		"tenant", "team", "zone",
 	}
 	values = []string{
@@ -177,14 +177,14 @@ func (p *player) plain(name, id string) []op {
 		put(layout.Field(name, lockrecord.FieldAutoUnlockAt), "1553682900.5"),
 	}
 	for _, field := range fields[3:] {
-		usual := map[string]string{lockrecord.FieldPID: "17", lockrecord.FieldLockedAt: "1553682500",
+		usual := map[string]string{"pid": "17", lockrecord.FieldLockedAt: "1553682500",
 			lockrecord.FieldAlive: "1553682550 a", lockrecord.FieldMetadata: `{"tenant":"41"}`}[field]
 		switch p.next(8) {
 		case 0:
 		case 1:
 			ops = append(ops, put(layout.Field(name, field), values[p.next(len(values))]))
 		default:
-			if field != lockrecord.FieldMetadata && field != lockrecord.FieldClient || p.next(8) == 0 {
+			if field != lockrecord.FieldMetadata && field != "client" || p.next(8) == 0 {
 				ops = append(ops, put(layout.Field(name, field), cmp.Or(usual, "x"+field)))
 			}
 		}

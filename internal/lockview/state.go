@@ -139,17 +139,3 @@ func reasonOf(err error) string {
 // touched is the keys that the watch reported while a list was being read: of a record or a queue, the lock. The list
 // may show them before or after the change.
 type touched map[protocol.Key]bool
-
-// add notes a change; without a running comparison, t is nil.
-func (t touched) add(key protocol.Key) {
-	switch {
-	case t == nil:
-		return
-	case key.Kind == protocol.KindForeign:
-		t[protocol.Key{Kind: protocol.KindField, Lock: key.Lock}] = true
-		key = protocol.Key{Kind: protocol.KindForeign}
-	case key.Kind == protocol.KindField, key.Kind == protocol.KindTicket:
-		key.ID = ""
-	}
-	t[key] = true
-}

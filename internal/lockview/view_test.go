@@ -340,7 +340,7 @@ func TestLockWithTensOfThousandsOfFields(t *testing.T) {
 	}
 	w.do(put(layout.Field("a", lockrecord.FieldAsked),
 		protocol.Marshal(metadata.FinishRequest{UUID: uuid(1), Token: v.Lock("a").Token, By: "ann"})),
-		put(layout.Field("a", lockrecord.FieldPodUID), "5e9a2a3c"))
+		put(layout.Field("a", "pod_uid"), "5e9a2a3c"))
 	settle(t, v, w)
 	if n := heap() - before; n > 512<<10 {
 		t.Errorf("%d bytes are kept", n)

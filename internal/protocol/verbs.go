@@ -43,8 +43,22 @@ type VerbInfo struct {
 type Mark struct {
 	Field  string
 	Leased bool // it expires after the action's Seconds, or ends with the hold
-	// Document returns the document about the hold in r.
-	Document func(r *metadata.Record, a Action) string
+}
+
+// Document returns the document about the hold in r; empty if there is no mark.
+func (m Mark) Document(r *metadata.Record, a Action) string {
+	switch m.Field {
+	case lockrecord.FieldAsked:
+		return Marshal(metadata.FinishRequest{UUID: r.UUID, Token: r.Token, By: a.Actor, Source: a.Source, At: a.At,
+			Reason: a.Reason})
+	case lockrecord.FieldExtended:
+		return Marshal(metadata.MoreTime{UUID: r.UUID, Token: r.Token, By: a.Actor, Source: a.Source, At: a.At,
+			Reason: a.Reason, AutoUnlockAt: metadata.Time{Time: r.AutoUnlockAt}, Seconds: a.Seconds})
+	case lockrecord.FieldAcknowledged:
+		return Marshal(metadata.Acknowledgement{UUID: r.UUID, Token: r.Token, By: a.Actor, Source: a.Source, At: a.At,
+			Until: metadata.Time{Time: a.At.Add(a.Length())}, Note: a.Reason})
+	}
+	return ""
 }
 
 // Author returns the operator whose mark is in the record, if there is one.
@@ -76,17 +90,17 @@ func (v Verb) Info() VerbInfo {
 	case VerbAsk:
 		return VerbInfo{Right: "ask", ReasonField: "reason", MinReasonLength: minReasonLength,
 			checkHold: func(r *metadata.Record, _ Action) error { return CheckAsk(r) },
-			Mark:      Mark{Field: lockrecord.FieldAsked, Document: finishRequestDocument}}
+			Mark:      Mark{Field: lockrecord.FieldAsked}}
 	case VerbExtend:
 		return VerbInfo{Right: "extend", ReasonField: "reason", MinReasonLength: minReasonLength,
 			CheckDuration: CheckMoreTimeDuration,
 			checkHold:     func(r *metadata.Record, a Action) error { return CheckMoreTime(r, a.Length(), a.At.Time) },
-			Mark:          Mark{Field: lockrecord.FieldExtended, Document: moreTimeDocument}}
+			Mark:          Mark{Field: lockrecord.FieldExtended}}
 	case VerbAcknowledge:
 		return VerbInfo{Right: "acknowledge", ReasonField: "note", Undo: VerbWithdraw,
 			CheckDuration: CheckAcknowledgementDuration,
 			checkHold:     func(r *metadata.Record, _ Action) error { return checkIdentified(r) },
-			Mark:          Mark{Field: lockrecord.FieldAcknowledged, Leased: true, Document: acknowledgementDocument}}
+			Mark:          Mark{Field: lockrecord.FieldAcknowledged, Leased: true}}
 	case VerbWithdraw:
 		return VerbInfo{Right: "acknowledge", ReasonField: "note",
 			checkHold: func(r *metadata.Record, _ Action) error { return CheckWithdraw(r) }}
@@ -131,21 +145,6 @@ func (v Verb) CheckAction(r *metadata.Record, a Action) error {
 
 // Length returns the action's Seconds as a duration.
 func (a *Action) Length() time.Duration { return time.Duration(a.Seconds) * time.Second }
-
-func finishRequestDocument(r *metadata.Record, a Action) string {
-	return Marshal(metadata.FinishRequest{UUID: r.UUID, Token: r.Token, By: a.Actor, Source: a.Source, At: a.At,
-		Reason: a.Reason})
-}
-
-func moreTimeDocument(r *metadata.Record, a Action) string {
-	return Marshal(metadata.MoreTime{UUID: r.UUID, Token: r.Token, By: a.Actor, Source: a.Source, At: a.At,
-		Reason: a.Reason, AutoUnlockAt: metadata.Time{Time: r.AutoUnlockAt}, Seconds: a.Seconds})
-}
-
-func acknowledgementDocument(r *metadata.Record, a Action) string {
-	return Marshal(metadata.Acknowledgement{UUID: r.UUID, Token: r.Token, By: a.Actor, Source: a.Source, At: a.At,
-		Until: metadata.Time{Time: a.At.Add(a.Length())}, Note: a.Reason})
-}
 
 // ActionTarget is the hold or the lock delay that an operator saw and wants to change. If it has changed since, the
 // action does nothing.

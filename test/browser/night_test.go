@@ -118,7 +118,7 @@ var nightLocks = []lock{
 	{name: "billing/invoice-run", owner: "billing", host: "billing-7f9c5d-x2lqv", pid: "1",
 		purpose: "nightly invoices, tenant 41 of 212", trace: rubyTrace, held: 22*time.Minute + 8*time.Second,
 		alert: -14 * time.Minute, unlock: 102 * time.Second, alive: "tenant 41 of 212",
-		more: []string{"month", "2026-10", "ticket", "BILL-2207", lockrecord.FieldClient, "mutex-ruby/1.4.2"}},
+		more: []string{"month", "2026-10", "ticket", "BILL-2207", "client", "mutex-ruby/1.4.2"}},
 	{name: "catalog/sync/eu", owner: "catalog", host: "catalog-55d8b-q7xzn", pid: "14",
 		purpose: "import of the supplier's price list", trace: pythonTrace,
 		held: 48 * time.Minute, alert: -3*time.Minute - 20*time.Second, unlock: 12*time.Minute + 30*time.Second,

@@ -103,7 +103,7 @@ func (s *stage) hold(l lock) string {
 		l.purpose, lockrecord.FieldBacktrace, l.trace, lockrecord.FieldLockedAt, metadata.FormatTime(now.Add(-l.held)),
 	}, l.more...)
 	if l.host != "" {
-		fields = append(fields, lockrecord.FieldPID, cmp.Or(l.pid, "17"))
+		fields = append(fields, "pid", cmp.Or(l.pid, "17"))
 	}
 	if l.alert != 0 {
 		fields = append(fields, lockrecord.FieldAlertAt, metadata.FormatTime(now.Add(l.alert)))

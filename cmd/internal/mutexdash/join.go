@@ -137,5 +137,5 @@ func alarm(h *etcdconn.Health) string {
 	if h == nil || len(h.Alarms) == 0 {
 		return ""
 	}
-	return h.Alarms[0].Explain()
+	return etcdconn.ExplainAlarm(h.Alarms[0])
 }

@@ -36,6 +36,14 @@ func (c *Client) Send(ctx context.Context, txn locktxn.Txn) (Response, error) {
 
 // SendFor is Send with a time limit. It is cheaper than a context with a deadline, which only a second attempt needs.
 func (c *Client) SendFor(ctx context.Context, limit time.Duration, txn locktxn.Txn) (Response, error) {
+	return c.repeat(ctx, limit, func(ctx context.Context, timeout time.Duration) (*clientv3.TxnResponse, error) {
+		return c.commit(ctx, timeout, txn)
+	})
+}
+
+// repeat makes attempts until one is answered or refused, or the time is over.
+func (c *Client) repeat(ctx context.Context, limit time.Duration,
+	attempt func(ctx context.Context, timeout time.Duration) (*clientv3.TxnResponse, error)) (Response, error) {
 	began := time.Now()
 	var s sendState
 	for n := 0; ; n++ {
@@ -51,7 +59,7 @@ func (c *Client) SendFor(ctx context.Context, limit time.Duration, txn locktxn.T
 			return s.response, ContextError(ctx, c.opts.ClosedCause)
 		}
 		sent := time.Now()
-		resp, err := c.commit(ctx, min(c.AttemptTimeout(ctx), max(limit/3, minAttempt), limit), txn)
+		resp, err := attempt(ctx, min(c.AttemptTimeout(ctx), max(limit/3, minAttempt), limit))
 		if err == nil {
 			s.response.TxnResponse = resp
 			c.opts.OnAnswer()
@@ -142,22 +150,16 @@ func (c *Client) NoAnswerError(ctx context.Context, last error) error {
 }
 
 // Grant requests a lease with this time to live, in whole seconds, until it is granted or refused, or ctx ends.
-func (c *Client) Grant(ctx context.Context, ttl time.Duration) (clientv3.LeaseID, error) {
-	var s sendState
-	for n := 0; ; n++ {
-		sent := time.Now()
-		attempt, cancel := context.WithTimeout(ctx, c.AttemptTimeout(ctx))
-		grant, err := c.anyMember.Grant(attempt, int64(ttl/time.Second))
-		cancel()
-		if err == nil {
-			c.opts.OnAnswer()
-			return grant.ID, nil
-		}
-		if err := c.noteFailure(ctx, &s, sent, err); err != nil {
-			return 0, err
-		}
-		if !Sleep(ctx, Backoff(n)) {
-			return 0, c.NoAnswerError(ctx, err)
-		}
-	}
+func (c *Client) Grant(ctx context.Context, ttl time.Duration) (id clientv3.LeaseID, err error) {
+	_, err = c.repeat(ctx, math.MaxInt64,
+		func(ctx context.Context, timeout time.Duration) (*clientv3.TxnResponse, error) {
+			ctx, cancel := context.WithTimeout(ctx, timeout)
+			defer cancel()
+			grant, err := c.anyMember.Grant(ctx, int64(ttl/time.Second))
+			if err == nil {
+				id = grant.ID
+			}
+			return nil, err
+		})
+	return id, err
 }

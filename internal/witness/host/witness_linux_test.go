@@ -159,7 +159,7 @@ func TestHoldWithAChangedProcessIsLeftAlone(t *testing.T) {
 	one := w.witness()
 	c, h := w.holder("a")
 	w.watches(one, 1)
-	etcdtest.Put(t, w.etcd, w.layout.Field("a", lockrecord.FieldPID), "1")
+	etcdtest.Put(t, w.etcd, w.layout.Field("a", "pid"), "1")
 	w.eventually("no lock of this process", func() bool {
 		one.mu.Lock()
 		defer one.mu.Unlock()
