@@ -205,12 +205,17 @@ func (l *Lock) newInnerHandle(outer *Lock) *Lock {
 		return nil
 	}
 	l.reentry.count++
-	inner := &Lock{
+	return l.newView(l.ctx, outer)
+}
+
+// newView returns another handle of the hold, with a context of its own.
+func (l *Lock) newView(parent context.Context, outer *Lock) *Lock {
+	v := &Lock{
 		c: l.c, set: l.set, wanted: l.wanted, held: l.held, callSite: l.callSite, began: l.began,
 		outer: outer, group: l.group, lost: l.lost, reentry: reentry{of: l},
 	}
-	inner.ctx, inner.cancel = context.WithCancelCause(context.WithValue(l.ctx, handleKey{}, inner))
-	return inner
+	v.ctx, v.cancel = context.WithCancelCause(context.WithValue(parent, handleKey{}, v))
+	return v
 }
 
 // Locker returns the lock as a [sync.Locker], for code that takes one and cannot be changed: such code does not learn

@@ -69,16 +69,8 @@ type HeldError struct {
 }
 
 func (e *HeldError) Error() string {
-	line := fmt.Sprintf("lock %q is held by %s", e.Name, describe(&e.Holder.Record, e.At))
-	switch {
-	case e.Kind != "":
-		line = e.shared()
-	case e.Holder.Token == 0 && e.Delay != nil:
-		line = fmt.Sprintf("nobody holds lock %q; %s", e.Name, protocol.DescribeDelay(e.Delay, e.At))
-	case e.Holder.Token == 0:
-		line = fmt.Sprintf("lock %q is free, but others queue for it", e.Name)
-	}
-	if e.Kind != "" && e.Delay != nil {
+	line := e.state()
+	if e.Delay != nil {
 		line += "; " + protocol.DescribeDelay(e.Delay, e.At)
 	}
 	if due := firstUnlock(e.Holders, e.Holder); e.NoUnlocker && !due.After(e.At) {
@@ -103,52 +95,50 @@ func (e *HeldError) Unwrap() error { return e.Err }
 // fewHolders is the most holders that a line names.
 const fewHolders = 3
 
-// shared says why a lock that several can hold has no room, or who is ahead.
-func (e *HeldError) shared() string {
-	line := fmt.Sprintf("lock %q is %s by ", e.Name, e.manner())
-	queue := ", but others queue for it"
-	room := len(e.Holders) == 0 || e.Kind == metadata.KindShared && e.manner() == "read"
+// state says who holds the lock, or that others are ahead.
+func (e *HeldError) state() string {
+	holders := e.Holders
+	if e.Kind == "" && e.Holder.Token != 0 {
+		holders = []metadata.FullRecord{e.Holder}
+	}
+	manner := "held"
+	if len(holders) > 0 && holders[0].Attributes[metadata.AttributeKind] == metadata.KindShared {
+		manner = "read"
+	}
+	line := fmt.Sprintf("lock %q is %s by ", e.Name, manner)
 	if e.Kind == metadata.KindSemaphore {
 		free := fmt.Sprintf("semaphore %q: %d of %s free", e.Name, e.Free, text.Count(e.Limit, "permit"))
-		line = fmt.Sprintf("%s, %d wanted; held by ", free, e.Weight)
-		queue = ""
-		if room = e.Free >= e.Weight; room {
+		if e.Free >= e.Weight {
 			return free + ", but others queue for them"
 		}
+		line = fmt.Sprintf("%s, %d wanted; held by ", free, e.Weight)
 	}
 	switch {
-	case len(e.Holders) == 0 && e.Delay != nil:
+	case len(holders) == 0 && e.Delay != nil:
 		return fmt.Sprintf("nobody holds lock %q", e.Name)
-	case len(e.Holders) == 0:
-		return fmt.Sprintf("lock %q is free%s", e.Name, queue)
-	case len(e.Holders) == 1:
-		line += describe(&e.Holders[0].Record, e.At)
+	case len(holders) == 0:
+		return fmt.Sprintf("lock %q is free, but others queue for it", e.Name)
+	case len(holders) == 1:
+		line += describe(&holders[0].Record, e.At)
 	default:
-		line += e.several()
+		line += describeSeveral(holders, e.At)
 	}
-	if room {
-		return line + queue
+	if e.Kind == metadata.KindShared && manner == "read" {
+		return line + ", but others queue for it"
 	}
 	return line
 }
 
-func (e *HeldError) manner() string {
-	if len(e.Holders) > 0 && e.Holders[0].Attributes[metadata.AttributeKind] == metadata.KindShared {
-		return "read"
-	}
-	return "held"
-}
-
-func (e *HeldError) several() string {
+func describeSeveral(holders []metadata.FullRecord, now time.Time) string {
 	var named []string
-	for i := range min(len(e.Holders), fewHolders) {
-		named = append(named, describeHolder(&e.Holders[i].Record, e.At))
+	for i := range min(len(holders), fewHolders) {
+		named = append(named, describeHolder(&holders[i].Record, now))
 	}
-	if more := len(e.Holders) - fewHolders; more > 0 {
+	if more := len(holders) - fewHolders; more > 0 {
 		named = append(named, text.Count(more, "other"))
 	}
 	line := strings.Join(named[:len(named)-1], ", ") + " and " + named[len(named)-1]
-	return line + "; " + due(firstUnlock(e.Holders), e.At, "the first of them is auto-unlocked",
+	return line + "; " + due(firstUnlock(holders), now, "the first of them is auto-unlocked",
 		"the auto-unlock of the first of them was due", "none of them has a readable time of auto-unlock")
 }
 

@@ -29,7 +29,6 @@ type lease struct {
 	stop  context.CancelFunc
 	kept  context.Context // ends when the lease is no longer kept alive
 	since time.Time       // when it became idle
-	once  sync.Once       // revoke
 }
 
 type leasePool struct {
@@ -118,10 +117,11 @@ func (p *leasePool) dropIfIdle(l *lease) {
 
 // drop revokes a lease in the background, with all keys that are or may still become attached to it.
 func (p *leasePool) drop(l *lease) {
-	l.once.Do(func() {
-		l.stop()
-		p.cleanups.later("", "", protocol.TicketTTL, func(ctx context.Context) error { return p.revoke(ctx, l) })
-	})
+	if l.ctx.Err() != nil {
+		return // revoked, or about to be
+	}
+	l.stop()
+	p.cleanups.later("", "", protocol.TicketTTL, func(ctx context.Context) error { return p.revoke(ctx, l) })
 }
 
 func (p *leasePool) revoke(ctx context.Context, l *lease) error {

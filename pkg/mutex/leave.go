@@ -12,17 +12,15 @@ import (
 // giveUp leaves the queue because ctx ended. The error has the holder and the position.
 func (a *acquisition) giveUp(ctx context.Context, err error) error {
 	position := a.queue.position
-	known := a.holder.Name != ""
 	if position.Revision == 0 || a.indeterminate {
 		a.leaveLater()
 		switch {
-		case known:
+		case a.holder.Name != "":
+			return a.heldUntil(ctx)
 		case err == nil, err == errStale, err == errPositionLost: // internal: they mean try again
-			return explain(contextError(ctx), a.lock)
-		default:
-			return explain(err, a.lock)
+			err = contextError(ctx)
 		}
-		return a.heldUntil(ctx)
+		return explain(err, a.lock)
 	}
 	left, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteTimeout)
 	defer cancel()

@@ -233,9 +233,12 @@ func newLocks(locks []*Lock) *Locks {
 		l.outer, outer = outer, l // the holder of one holds them all
 		l.group = g
 	}
-	g.all = g.newHandle()
+	g.all = locks[0].newView(context.Background(), locks[0].outer)
+	g.all.forGroup = true
+	g.all.lost = make(chan struct{})
 	endLost := sync.OnceFunc(func() { close(g.all.lost) })
 	for _, l := range locks {
+		g.all.held.Token = max(g.all.held.Token, l.held.Token)
 		context.AfterFunc(l.ctx, func() {
 			cause := context.Cause(l.ctx)
 			g.all.cancel(cause)
@@ -245,20 +248,6 @@ func newLocks(locks []*Lock) *Locks {
 		})
 	}
 	return g
-}
-
-func (g *Locks) newHandle() *Lock {
-	first := g.locks[0]
-	l := &Lock{
-		c: first.c, set: first.set, wanted: first.wanted, held: first.held, callSite: first.callSite,
-		began: first.began,
-		outer: first.outer, group: g, forGroup: true, lost: make(chan struct{}), reentry: reentry{of: first},
-	}
-	for _, one := range g.locks {
-		l.held.Token = max(l.held.Token, one.held.Token)
-	}
-	l.ctx, l.cancel = context.WithCancelCause(context.WithValue(context.Background(), handleKey{}, l))
-	return l
 }
 
 // notifyAcquired calls the hook for each lock that was taken, or for the one that prevented it.

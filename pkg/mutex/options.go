@@ -336,16 +336,13 @@ func (s settings) checkSpan(by span) error {
 	return errors.Join(append(s.problems, s.check())...)
 }
 
-// century bounds the end of heartbeats that a record has: times of the protocol end in the year 2286.
-const century = 100 * 365 * 24 * time.Hour
-
 // stamp writes the times of a hold that begins now into its record.
 func (s *settings) stamp(d *lockrecord.Draft, now time.Time) {
 	d.LockedAt = now
 	d.AutoUnlockAt = now.Add(s.autoUnlockAfter)
 	d.AlertAt = now.Add(min(s.alertAfter, s.autoUnlockAfter))
 	if s.maximumHold > 0 {
-		d.HeartbeatUntil = now.Add(min(s.maximumHold, century))
+		d.HeartbeatUntil = now.Add(s.maximumHold)
 	}
 }
 
