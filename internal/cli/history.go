@@ -2,8 +2,6 @@ package cli
 
 import (
 	"context"
-	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -64,14 +62,12 @@ func (o *historyOptions) run(ctx context.Context, s *session) error {
 func (o *historyOptions) table(all []metadata.Ending, now time.Time) error {
 	t := term.Table{Unclipped: true}
 	t.Row("ENDED", "LOCK", "HELD AS", "HOW", "BY", "ACTIONS", "OWNER", "HOST:PID", "HELD", "WHY")
-	ways := map[string]int{}
 	for i := range all {
 		e := &all[i]
 		how := fullText(e.Cause)
 		if words, known := metadata.EndingWordsFor(e.Cause); known {
 			how = words.Word
 		}
-		ways[how]++
 		t.Row(relative(e.EndedAt.Time, now), text.Visible(e.Name),
 			orNone(protocol.DescribeShare(metadata.ShareFromAttributes(e.Name, e.Attributes))), how, fullText(e.By),
 			orNone(strings.Join(protocol.DescribePastActions(e, now), "; ")), fullText(e.Owner),
@@ -79,16 +75,5 @@ func (o *historyOptions) table(all []metadata.Ending, now time.Time) error {
 	}
 	t.DropEmpty("HELD AS", "ACTIONS")
 	cut := t.Fit(o.app.width(o.format), "HELD AS", "ACTIONS", "HELD", "BY", "HOST:PID", "OWNER")
-	return o.app.writeTable(&t, cut, countEndings(ways), o.unknownKey(len(all)))
-}
-
-// countEndings returns a text such as "3 holds: 2 auto-unlocked, 1 force-unlocked", or "2 holds auto-unlocked".
-func countEndings(ways map[string]int) string {
-	total := 0
-	var each []string
-	for _, how := range slices.Sorted(maps.Keys(ways)) {
-		total += ways[how]
-		each = append(each, fmt.Sprintf("%d %s", ways[how], how))
-	}
-	return withParts(text.Count(total, "hold"), each, "auto-unlocked or force-unlocked")
+	return o.app.writeTable(&t, cut, text.Count(len(all), "hold"), o.unknownKey(len(all)))
 }

@@ -228,24 +228,20 @@ func countStates(c *locks.Counts) string {
 	if c.Leased > 0 {
 		each = append(each, fmt.Sprintf("%d %s", c.Leased, locks.LeasedState))
 	}
-	line := withParts(text.Count(c.Total, "lock"), each, "held")
+	line := text.Count(c.Total, "lock")
+	switch len(each) {
+	case 0:
+		line += " held"
+	case 1:
+		_, state, _ := strings.Cut(each[0], " ")
+		line += " " + state
+	default:
+		line += ": " + strings.Join(each, ", ")
+	}
 	if c.Waiting > 0 {
 		line += "; " + waitingText(c.Waiting)
 	}
 	return line
-}
-
-// withParts returns a total with its parts, such as "4 locks: 1 expired, 3 held". The total is not repeated if there is
-// one part, as in "4 locks held", or none.
-func withParts(total string, parts []string, none string) string {
-	switch len(parts) {
-	case 0:
-		return total + " " + none
-	case 1:
-		_, word, _ := strings.Cut(parts[0], " ")
-		return total + " " + word
-	}
-	return total + ": " + strings.Join(parts, ", ")
 }
 
 type watchOptions struct{ listing }

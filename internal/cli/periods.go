@@ -184,11 +184,9 @@ type periodFlags struct {
 	offset       time.Duration
 	retryOnError bool
 	skipStatus   int
-	given        *pflag.FlagSet
 }
 
 func (p *periodFlags) add(f *pflag.FlagSet) {
-	p.given = f
 	f.DurationVar(&p.every, "once-per", 0, "run the command once per period of this length, across all machines")
 	f.Func("once-at", "run the command once for this `time`, such as 2026-08-29T03:00Z, across all machines",
 		p.parseTick)
@@ -218,14 +216,14 @@ func (p *periodFlags) parseTick(s string) (err error) {
 
 // check returns an error if the flags contradict each other.
 func (p *periodFlags) check(t *takeFlags) error {
-	periods := p.given.Changed("once-per")
-	ticks := p.given.Changed("once-at")
+	periods := t.given.Changed("once-per")
+	ticks := t.given.Changed("once-at")
 	switch {
 	case periods && ticks:
 		return usageErrorf("--once-per and --once-at exclude each other")
-	case !periods && p.given.Changed("period-offset"):
+	case !periods && t.given.Changed("period-offset"):
 		return usageErrorf("--period-offset goes with --once-per")
-	case !periods && !ticks && p.given.Changed("retry-on-error"):
+	case !periods && !ticks && t.given.Changed("retry-on-error"):
 		return usageErrorf("--retry-on-error goes with --once-per or --once-at")
 	case p.skipStatus < 0 || p.skipStatus > 255:
 		return usageErrorf("--skip-status is %d: it must be between 0 and 255", p.skipStatus)

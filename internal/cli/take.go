@@ -92,21 +92,21 @@ func (a *app) reportWait(ctx context.Context, states <-chan string) {
 }
 
 // heldError returns the state of a wait as the error that the library returns when it does not wait.
-func (k *kindFlags) heldError(w mutex.Waiting) *mutex.HeldError {
+func (t *takeFlags) heldError(w mutex.Waiting) *mutex.HeldError {
 	held := &mutex.HeldError{Name: w.Name, Holder: w.Holder, Holders: w.Holders, At: w.At, Position: w.Position,
-		Kind: k.kind(), Delay: w.Delay, NoUnlocker: w.NoUnlocker}
+		Kind: t.kind(), Delay: w.Delay, NoUnlocker: w.NoUnlocker}
 	if held.Kind == "" && len(held.Holders) > 0 { // it waits for shares like a writer
 		held.Kind = metadata.KindExclusive
 	}
 	if held.Kind == metadata.KindSemaphore {
-		held.Limit = k.semaphore
-		held.Weight = k.weight
+		held.Limit = t.semaphore
+		held.Weight = t.weight
 		records := make([]*metadata.Record, len(w.Holders))
 		for i := range w.Holders {
 			records[i] = &w.Holders[i].Record
 		}
 		if u := protocol.OccupancyOf(records); len(records) == 0 || records[0].Name != w.Name {
-			held.Free = max(k.semaphore-u.Permits, 0)
+			held.Free = max(t.semaphore-u.Permits, 0)
 		}
 	}
 	return held

@@ -23,13 +23,19 @@ type takeFlags struct {
 	wait           waitTimeout
 	skipQueue      bool
 	lockDelay      time.Duration
-	kindFlags
+
+	// For semaphores and read-write locks.
+	semaphore, weight int
+	shared, exclusive bool
+
+	given *pflag.FlagSet
 }
 
 func (t *takeFlags) add(cmd *cobra.Command, wait waitTimeout) {
 	t.wait = wait
 	t.names.flag(cmd)
 	f := cmd.Flags()
+	t.given = f
 	f.StringVar(&t.purpose, "purpose", "",
 		"`text` that says what the lock is for; whoever is alerted reads this first")
 	f.StringArrayVar(&t.attributes, "attr", nil, "an attribute to show, as `name=value`; repeatable")
@@ -37,13 +43,19 @@ func (t *takeFlags) add(cmd *cobra.Command, wait waitTimeout) {
 	f.BoolVar(&t.skipQueue, "without-queue", false, "take the lock as soon as it is free, ahead of the queue")
 	f.DurationVar(&t.lockDelay, "lock-delay", 0,
 		"keep others out if somebody else ends the hold, up to 1h; 0 overrides the unlocker's default")
-	t.kindFlags.add(f)
+	f.IntVar(&t.semaphore, "semaphore", 0,
+		"the lock is a semaphore with this many permits in total; take one of them")
+	f.IntVar(&t.weight, "weight", 1, "with --semaphore: how many permits to take, all or none")
+	f.BoolVar(&t.shared, "shared", false,
+		"the lock is a read-write lock; take it for reading, along with other readers")
+	f.BoolVar(&t.exclusive, "exclusive", false,
+		"take the read-write lock for writing, or the whole semaphore, alone")
 }
 
 // options returns the options for the library, except durations. Attributes are text, so that a build number such as
 // 0017 keeps its zeros.
 func (t *takeFlags) options(name string) ([]mutex.Option, error) {
-	options, err := t.kindFlags.options(name)
+	options, err := t.kindOptions(name)
 	if err != nil {
 		return nil, err
 	}
@@ -71,49 +83,31 @@ func (t *takeFlags) options(name string) ([]mutex.Option, error) {
 	return options, nil
 }
 
-// kindFlags has the flags for semaphores and read-write locks.
-type kindFlags struct {
-	semaphore, weight int
-	shared, exclusive bool
-	given             *pflag.FlagSet
-}
-
-func (k *kindFlags) add(f *pflag.FlagSet) {
-	k.given = f
-	f.IntVar(&k.semaphore, "semaphore", 0,
-		"the lock is a semaphore with this many permits in total; take one of them")
-	f.IntVar(&k.weight, "weight", 1, "with --semaphore: how many permits to take, all or none")
-	f.BoolVar(&k.shared, "shared", false,
-		"the lock is a read-write lock; take it for reading, along with other readers")
-	f.BoolVar(&k.exclusive, "exclusive", false,
-		"take the read-write lock for writing, or the whole semaphore, alone")
-}
-
 // kind returns the requested kind of hold; empty for an ordinary lock.
-func (k *kindFlags) kind() string {
+func (t *takeFlags) kind() string {
 	switch {
-	case k.given.Changed("semaphore"):
+	case t.given.Changed("semaphore"):
 		return metadata.KindSemaphore
-	case k.shared:
+	case t.shared:
 		return metadata.KindShared
-	case k.exclusive:
+	case t.exclusive:
 		return metadata.KindExclusive
 	}
 	return ""
 }
 
-// options returns the options for the library; it checks flags and name.
-func (k *kindFlags) options(name string) ([]mutex.Option, error) {
-	kind := k.kind()
+// kindOptions returns the options for the library that say how the lock is shared; it checks flags and name.
+func (t *takeFlags) kindOptions(name string) ([]mutex.Option, error) {
+	kind := t.kind()
 	switch {
-	case kind == metadata.KindSemaphore && (k.shared || k.exclusive), k.shared && k.exclusive:
+	case kind == metadata.KindSemaphore && (t.shared || t.exclusive), t.shared && t.exclusive:
 		return nil, usageErrorf("--semaphore, --shared and --exclusive exclude each other: give only one")
-	case kind != metadata.KindSemaphore && k.given.Changed("weight"):
+	case kind != metadata.KindSemaphore && t.given.Changed("weight"):
 		return nil, usageErrorf("--weight is a number of permits: it goes with --semaphore")
 	case kind == "":
 		return nil, nil
 	}
-	if err := k.checkName(name); err != nil {
+	if err := t.checkName(name); err != nil {
 		return nil, err
 	}
 	switch kind {
@@ -123,29 +117,29 @@ func (k *kindFlags) options(name string) ([]mutex.Option, error) {
 		return []mutex.Option{mutex.Exclusive()}, nil
 	}
 	switch {
-	case k.semaphore < 1 || k.semaphore > mutex.MaxLimit:
-		return nil, usageErrorf("--semaphore is %d: it must be between 1 and %d", k.semaphore, mutex.MaxLimit)
-	case k.weight < 1:
-		return nil, usageErrorf("--weight is %d: it must be at least 1", k.weight)
-	case k.weight > k.semaphore:
-		return nil, usageErrorf("--weight is %d, the semaphore has only %s", k.weight,
-			text.Count(k.semaphore, "permit"))
+	case t.semaphore < 1 || t.semaphore > mutex.MaxLimit:
+		return nil, usageErrorf("--semaphore is %d: it must be between 1 and %d", t.semaphore, mutex.MaxLimit)
+	case t.weight < 1:
+		return nil, usageErrorf("--weight is %d: it must be at least 1", t.weight)
+	case t.weight > t.semaphore:
+		return nil, usageErrorf("--weight is %d, the semaphore has only %s", t.weight,
+			text.Count(t.semaphore, "permit"))
 	}
-	return []mutex.Option{mutex.Semaphore(k.semaphore), mutex.Weight(k.weight)}, nil
+	return []mutex.Option{mutex.Semaphore(t.semaphore), mutex.Weight(t.weight)}, nil
 }
 
 // maxReaders is the highest number of a reader for which the library leaves room in the name.
 const maxReaders = 99_999
 
 // checkName returns an error for names that the library would refuse, before any request is sent.
-func (k *kindFlags) checkName(name string) error {
+func (t *takeFlags) checkName(name string) error {
 	if lock, number, ok := metadata.ParseShare(name); ok {
 		return usageErrorf("%s is the name of share %d of %s: leave out # and number", text.Visible(name),
 			number, text.Visible(lock))
 	}
 	maxNumber := maxReaders
-	if k.kind() == metadata.KindSemaphore {
-		maxNumber = max(k.semaphore, 1)
+	if t.kind() == metadata.KindSemaphore {
+		maxNumber = max(t.semaphore, 1)
 	}
 	room := metadata.MaxNameBytes - len("#"+strconv.Itoa(maxNumber))
 	if len(name) > room {
