@@ -1,6 +1,7 @@
 package flags
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"slices"
@@ -31,9 +32,12 @@ func NotNegative(fs *pflag.FlagSet, name string) {
 // sharedOnly is the annotation of a root command whose own flags alone have variables.
 const sharedOnly = "only shared flags have variables"
 
+// started is the annotation of a root command of which Execute has run a command's RunE.
+const started = "started"
+
 // Bind gives every flag of cmd and the commands below it an environment variable, makes --help show defaults and
-// variables, and turns a wrong flag into one sentence with a hint. Call it after all flags, commands and hooks are
-// defined; the hooks then see the environment applied.
+// variables, and turns a wrong flag into one sentence with a hint. Call it after all flags and commands are defined, and
+// the root's PersistentPreRun, the only such hook, which then sees the environment applied.
 func Bind(cmd *cobra.Command, environmentPrefix string) {
 	if cmd.Annotations == nil {
 		cmd.Annotations = map[string]string{}
@@ -46,21 +50,15 @@ func Bind(cmd *cobra.Command, environmentPrefix string) {
 	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return complain(c, &UsageError{Command: c.CommandPath(), Err: flagError(c, err)})
 	})
-	cmd.PersistentPreRunE = withEnvironment(cmd)
-	cmd.Flags().SortFlags, cmd.PersistentFlags().SortFlags = false, false
-	for _, c := range cmd.Commands() {
-		bindBelow(c)
-	}
+	cmd.PersistentPreRunE = withEnvironment(cmd.PersistentPreRun)
+	keepOrder(cmd)
 }
 
-// bindBelow wraps the hooks of commands below the root: cobra calls them instead of the root's.
-func bindBelow(c *cobra.Command) {
+// keepOrder lists the flags of a command, and of those below, in order of definition.
+func keepOrder(c *cobra.Command) {
 	c.Flags().SortFlags, c.PersistentFlags().SortFlags = false, false
-	if c.PersistentPreRunE != nil || c.PersistentPreRun != nil {
-		c.PersistentPreRunE = withEnvironment(c)
-	}
 	for _, below := range c.Commands() {
-		bindBelow(below)
+		keepOrder(below)
 	}
 }
 
@@ -71,22 +69,16 @@ func BindShared(cmd *cobra.Command, environmentPrefix string) {
 	cmd.Annotations[sharedOnly] = "true"
 }
 
-func withEnvironment(c *cobra.Command) func(*cobra.Command, []string) error {
-	hookE := c.PersistentPreRunE
-	hook := c.PersistentPreRun
+// withEnvironment returns the hook that sets and checks flags before a command, and then calls the root's own.
+func withEnvironment(hook func(*cobra.Command, []string)) func(*cobra.Command, []string) error {
 	return func(c *cobra.Command, args []string) error {
-		if err := FromEnvironment(c); err != nil {
+		if err := cmp.Or(FromEnvironment(c), checkRanges(c)); err != nil {
 			return c.FlagErrorFunc()(c, err)
 		}
-		if err := checkRanges(c); err != nil {
-			return c.FlagErrorFunc()(c, err)
-		}
-		switch {
-		case hookE != nil:
-			return hookE(c, args)
-		case hook != nil:
+		if hook != nil {
 			hook(c, args)
 		}
+		c.Root().Annotations[started] = "true"
 		return nil
 	}
 }

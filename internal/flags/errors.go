@@ -39,26 +39,13 @@ func Main(root *cobra.Command) int {
 
 // Execute runs the command that args name. Every failure before its RunE is a *UsageError.
 func Execute(ctx context.Context, root *cobra.Command, args []string) error {
-	started := false
-	recordStart(root, &started)
+	delete(root.Annotations, started)
 	root.SetArgs(args)
 	c, err := root.ExecuteContextC(ctx)
-	if _, known := errors.AsType[*UsageError](err); err == nil || started || known {
+	if _, known := errors.AsType[*UsageError](err); err == nil || root.Annotations[started] != "" || known {
 		return err
 	}
 	return &UsageError{Command: c.CommandPath(), Err: err}
-}
-
-func recordStart(c *cobra.Command, started *bool) {
-	if run := c.RunE; run != nil {
-		c.RunE = func(c *cobra.Command, args []string) error {
-			*started = true
-			return run(c, args)
-		}
-	}
-	for _, below := range c.Commands() {
-		recordStart(below, started)
-	}
 }
 
 // flagError returns one sentence about an error of a flag.

@@ -128,8 +128,8 @@ var readerSuites = []suite{
 		// Settings and their sources.
 		{"flag-precedence", `if «f.Changed» {`, `false`, "TestPrecedenceIsFlagThenOwnVariableThenEtcdctlsThenDefault"},
 		{"flag-own", `if «s.own» {`, `false`, "TestPasswordNeedsItsUser"},
-		{"flag-status", `err == nil || started`, `true || started`, "TestUsageErrorsAreOneSentenceAndStatus2"},
-		{"flag-started", `err == nil || «started»`, `false`, "TestRuntimeErrorIsNotAUsageError"},
+		{"flag-status", `«err == nil» || root.Annotations[started]`, `true`, "TestUsageErrorsAreOneSentenceAndStatus2"},
+		{"flag-started", `root.Annotations[started] != ""`, `false`, "TestRuntimeErrorIsNotAUsageError"},
 	}},
 	{"internal/daemon", []fault{
 		// Starts and ends of the long-running programs.
