@@ -39,7 +39,6 @@ func NewMetrics(namespace string, s Sources) prometheus.Collector {
 	return all
 }
 
-// Describe implements prometheus.Collector.
 func (all metrics) Describe(ch chan<- *prometheus.Desc) {
 	for _, m := range all {
 		ch <- m.expiry
@@ -47,7 +46,6 @@ func (all metrics) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector.
 func (all metrics) Collect(ch chan<- prometheus.Metric) {
 	for _, m := range all {
 		c := m.read()

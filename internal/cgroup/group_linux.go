@@ -150,7 +150,6 @@ func openNew(path string) (g *Group, err error) {
 	return &Group{ID: id, dir: dir}, err
 }
 
-// Dir returns the directory of the group.
 func (g *Group) Dir() *os.File { return g.dir }
 
 // FromDir returns the group whose directory is open as dir.
@@ -235,5 +234,4 @@ func remove(path string) error {
 	return os.Remove(path)
 }
 
-// Close closes the directory of the group.
 func (g *Group) Close() { g.dir.Close() }

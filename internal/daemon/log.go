@@ -14,15 +14,9 @@ import (
 
 // LogSettings describe what is logged and how.
 type LogSettings struct {
-	Level  string // one of LogLevels
-	Format string // one of LogFormats
+	Level  string // trace, debug, info, warn or error
+	Format string // json, console, or auto: console on a terminal, and json elsewhere
 }
-
-// LogLevels returns the levels, most verbose first.
-func LogLevels() []string { return []string{"trace", "debug", "info", "warn", "error"} }
-
-// LogFormats returns the formats: auto means console on a terminal and json elsewhere.
-func LogFormats() []string { return []string{"auto", "json", "console"} }
 
 // Logger returns a logger that writes to w, as JSON or for people, with times in UTC. If the level is invalid, it is
 // info.

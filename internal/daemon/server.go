@@ -12,7 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -167,14 +167,14 @@ func (s WebSettings) Prefix() string {
 
 // externalURL returns the parsed ExternalURL; nil if it is empty.
 func (s WebSettings) externalURL() (*url.URL, error) {
-	if s.ExternalURL == "" {
-		return nil, nil
-	}
 	return ParseURL("the external URL", s.ExternalURL)
 }
 
-// ParseURL parses the URL of a server, which may have a path. Errors call it what.
+// ParseURL parses the URL of a server, which may have a path; nil for an empty one. Errors call it what.
 func ParseURL(what, text string) (*url.URL, error) {
+	if text == "" {
+		return nil, nil
+	}
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return nil, fmt.Errorf("%s %q is not of the form https://host/path", what, text)
@@ -187,9 +187,8 @@ func ParseURL(what, text string) (*url.URL, error) {
 
 // Readiness tells probes whether a program should get requests. The zero Readiness is ready.
 type Readiness struct {
-	mu       sync.Mutex
 	checks   []check
-	draining bool
+	draining atomic.Bool
 }
 
 type check struct {
@@ -197,33 +196,26 @@ type check struct {
 	ask  func() error
 }
 
-// Add adds a condition. It is called for every probe and must be quick; the response to the probe has its error.
+// Add adds a condition, before the first probe. It is called for every probe and must be quick; the response to the
+// probe has its error.
 func (r *Readiness) Add(name string, ask func() error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	r.checks = append(r.checks, check{name, ask})
 }
 
 // Drain ends readiness for good: the program is about to stop. It is a no-op for a nil Readiness.
 func (r *Readiness) Drain() {
-	if r == nil {
-		return
+	if r != nil {
+		r.draining.Store(true)
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.draining = true
 }
 
 // Check returns the errors of all conditions that are not excluded.
 func (r *Readiness) Check(excluded ...string) error {
-	r.mu.Lock()
-	checks, draining := r.checks, r.draining
-	r.mu.Unlock()
-	if draining {
+	if r.draining.Load() {
 		return errors.New("shutting down")
 	}
 	var problems []error
-	for _, c := range checks {
+	for _, c := range r.checks {
 		if slices.Contains(excluded, c.name) {
 			continue
 		}
@@ -234,19 +226,13 @@ func (r *Readiness) Check(excluded ...string) error {
 	return errors.Join(problems...)
 }
 
-func (r *Readiness) names() (names []string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, c := range r.checks {
-		names = append(names, c.name)
-	}
-	return names
-}
-
 // ServeHTTP answers a probe with 200 or 503. The parameter exclude, which may be repeated, leaves out a condition.
 func (r *Readiness) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	excluded := request.URL.Query()["exclude"]
-	known := r.names()
+	var known []string
+	for _, c := range r.checks {
+		known = append(known, c.name)
+	}
 	if slices.ContainsFunc(excluded, func(name string) bool { return !slices.Contains(known, name) }) {
 		writeText(w, http.StatusBadRequest, "exclude does not name a condition: there are "+strings.Join(known, ", "))
 		return

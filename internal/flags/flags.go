@@ -92,8 +92,9 @@ func (l prefixList) Set(prefixes string) error {
 // Log defines the flags for logging.
 func Log(fs *pflag.FlagSet) *daemon.LogSettings {
 	s := &daemon.LogSettings{}
-	Enum(fs, &s.Level, daemon.LogLevels(), "log.level", "info", "lowest `level` to log")
-	Enum(fs, &s.Format, daemon.LogFormats(), "log.format", "auto",
+	levels := []string{"trace", "debug", "info", "warn", "error"}
+	Enum(fs, &s.Level, levels, "log.level", "info", "lowest `level` to log")
+	Enum(fs, &s.Format, []string{"auto", "json", "console"}, "log.format", "auto",
 		"`format` of the log on stderr (auto is console on a terminal, json elsewhere)")
 	return s
 }

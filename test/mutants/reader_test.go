@@ -135,7 +135,7 @@ var readerSuites = []suite{
 		// Starts and ends of the long-running programs.
 		{"daemon-status", `errors.As(err, &coded)`, `false`, "TestExitStatusAndSentence"},
 		{"daemon-part", `p.err == nil`, `true`, "TestFailedPartStopsTheOthersAtOnce"},
-		{"daemon-draining", `if «draining» {`, `false`, "TestPartsStopInOrderAfterTheDelay"},
+		{"daemon-draining", `r.draining.Load()`, `false`, "TestPartsStopInOrderAfterTheDelay"},
 		{"daemon-unread", `len(s.sending) == maxScrapes`, `false`,
 			"TestOldestStalledScrapeIsCutOff"},
 		{"daemon-profiles", `o.Pprof`, `true`, "TestMetricsAreServedAndProfilesOnlyOnRequest"},

@@ -54,10 +54,8 @@ func (o options) checkSweep() error {
 }
 
 func (o options) checkMetrics() error {
-	if o.dashboard != "" {
-		if _, err := daemon.ParseURL("--dashboard.url", o.dashboard); err != nil {
-			return err
-		}
+	if _, err := daemon.ParseURL("--dashboard.url", o.dashboard); err != nil {
+		return err
 	}
 	return checkLabelAttributes(o.metrics.Attributes)
 }

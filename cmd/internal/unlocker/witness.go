@@ -170,7 +170,7 @@ func newHostWitness(m host.Machine, view *lockview.View, store *lockstore.Store,
 			return f.FirstRevision, f.Cause
 		},
 		CheckWritable: func(ctx context.Context) error { return store.CheckWitnessRights(ctx, uuid.NewString()) },
-		Explain:       etcdconn.Explain, Now: time.Now, Log: log,
+		Explain:       etcdconn.Explain, Log: log,
 	})
 }
 

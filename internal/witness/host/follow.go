@@ -140,5 +140,5 @@ func (w *Witness) dropHold(lock string) {
 
 func (w *Witness) newStatement(h hold, cause, how string) *metadata.Statement {
 	return &metadata.Statement{Name: h.lock, UUID: h.uuid, Token: h.token, Cause: cause, Reason: how, Witness: "host",
-		By: w.cfg.ID, At: metadata.Time{Time: w.cfg.Now()}}
+		By: w.cfg.ID, At: metadata.Time{Time: time.Now()}}
 }

@@ -147,15 +147,14 @@ func (w *Witness) recordSearch(h holder, watchers []watcher, seen lookResult) {
 
 // awaitExit waits for the end of one process.
 func (w *Witness) awaitExit(h holder, one watcher) {
-	if one.handle.wait() != nil {
-		return // closed: the end no longer matters
+	if one.handle.wait() == nil { // else it was closed: the end no longer matters
+		w.recordExit(h, one)
 	}
-	w.recordExit(h, one, w.cfg.Now())
 }
 
 // recordExit notes that a watched process has ended. The holder has ended when its last watched process has.
-func (w *Witness) recordExit(h holder, one watcher, at time.Time) {
-	e := readExit(one, w.processes.proc, at)
+func (w *Witness) recordExit(h holder, one watcher) {
+	e := readExit(one, w.processes.proc, time.Now())
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	p := w.running[h]
@@ -217,7 +216,7 @@ func (w *Witness) pollAll() {
 	w.mu.Unlock()
 	for _, o := range all {
 		if o.check(w.processes.proc) == absent {
-			w.recordExit(o.holder, o.watcher, w.cfg.Now())
+			w.recordExit(o.holder, o.watcher)
 		}
 	}
 }

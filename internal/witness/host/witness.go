@@ -31,7 +31,6 @@ type Config struct {
 	CheckWritable func(context.Context) error
 	Explain       func(error) string // an error of etcd as a sentence
 
-	Now func() time.Time
 	Log zerolog.Logger
 }
 

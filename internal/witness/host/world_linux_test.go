@@ -94,7 +94,7 @@ func (w *world) witness(change ...func(*Witness)) witness {
 		RecordSuspicion: store.RecordSuspicion,
 		Freshness:       func() (int64, string) { f := view.Fresh(); return f.FirstRevision, f.Cause },
 		CheckWritable:   func(ctx context.Context) error { return store.CheckWitnessRights(ctx, uuid.NewString()) },
-		Explain:         etcdconn.Explain, Now: time.Now, Log: zerolog.New(log),
+		Explain:         etcdconn.Explain, Log: zerolog.New(log),
 	})
 	for _, c := range change {
 		c(one)
