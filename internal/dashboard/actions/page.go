@@ -22,14 +22,12 @@ import (
 // unlockPage asks a person whether the hold shall be ended by force.
 type unlockPage struct {
 	holdForm
-	Frame           string // first of own code, where the caller may see it
-	Host            string
-	Dead            bool
-	Queue           pages.QueueView
-	MultiHolderLock *pages.MultiHolderLock // of which the hold is a part
-	Share           string
-	Delay           string           // the lock delay that follows; empty for none
-	Steps           []pages.StepView // that come before
+	Frame string // first of own code, where the caller may see it
+	Host  string
+	Dead  bool
+	Queue pages.QueueView
+	Delay string           // the lock delay that follows; empty for none
+	Steps []pages.StepView // that come before
 }
 
 // holdForm is the form for an action on a hold, and what the person sees of the hold.
@@ -198,8 +196,6 @@ func (o *Operation) unlockForm(r *app.Request, lock *app.Lock, typed Request, na
 	if r.Caller.MayFor(access.Backtrace, row.Owner) {
 		v.Frame = o.app.Traces.FirstFrame(lock.Document.Backtrace)
 	}
-	v.Share = protocol.DescribeShare(row.Share())
-	v.MultiHolderLock = pages.MultiHolderLockOf(r, row)
 	if delay := row.Record.EffectiveLockDelay(r.Snapshot().Combined.Policy.LockDelay); delay > 0 {
 		v.Delay = text.Duration(delay)
 	}

@@ -1,7 +1,6 @@
 package app
 
 import (
-	"encoding/json"
 	"net/http"
 	"strings"
 	"time"
@@ -46,45 +45,38 @@ func HeardHeader(r *Request) map[string]string {
 	return map[string]string{"Mutexdash-Heard": ISO(r.Fresh.HeardAt)}
 }
 
-// HTTPError is an error for the user. Any other error is logged, and answered with [ErrInternal].
+// HTTPError is an error for the user; as JSON, it is a problem of RFC 9457. Any other error is logged, and answered with
+// [ErrInternal].
 type HTTPError struct {
-	Status     int    // of HTTP
-	Code       string // stable word for programs
-	Title      string // short, for people
-	Detail     string // sentences for people; may quote hostile text
-	Retry      time.Duration
-	Reloads    bool   // the page asks again by itself then
-	Name       string // the lock that was asked for, where there is one
-	Link       string // to what explains it
-	LinkText   string
-	Command    string   // that does what was refused, from where it is possible
-	FormValues []string // into the form that was refused
-	Endpoints  []string // endpoints of etcd, for people
-	Lock       any      // as it is now, for programs
+	Type       aboutBlank `json:"type"`
+	Title      string     `json:"title"`            // short, for people
+	Status     int        `json:"status"`           // of HTTP
+	Detail     string     `json:"detail,omitempty"` // sentences for people; may quote hostile text
+	Code       string     `json:"code"`             // stable word for programs
+	Lock       any        `json:"lock,omitempty"`   // as it is now
+	DelayCount int        `json:"delay_count,omitempty"`
+	Delays     any        `json:"delays,omitempty"` // some of them
 
-	DelayCount int // of the lock, for programs
-	Delays     any // some of them
+	// For people.
+	Retry      time.Duration `json:"-"`
+	Reloads    bool          `json:"-"` // the page asks again by itself then
+	Name       string        `json:"-"` // the lock that was asked for, where there is one
+	Link       string        `json:"-"` // to what explains it
+	LinkText   string        `json:"-"`
+	Command    string        `json:"-"` // that does what was refused, from where it is possible
+	FormValues []string      `json:"-"` // into the form that was refused
+	Endpoints  []string      `json:"-"` // of etcd
 }
+
+// aboutBlank is the type of all problems: RFC 9457 defines no other.
+type aboutBlank struct{}
+
+func (aboutBlank) MarshalText() ([]byte, error) { return []byte("about:blank"), nil }
 
 func (p *HTTPError) Error() string { return p.Title + ": " + p.Detail }
 
 // RetrySeconds is Retry in seconds.
 func (p *HTTPError) RetrySeconds() int { return int(p.Retry / time.Second) }
-
-// MarshalJSON writes the problem as RFC 9457 wants it.
-func (p *HTTPError) MarshalJSON() ([]byte, error) {
-	return json.Marshal(struct {
-		Type   string `json:"type"`
-		Title  string `json:"title"`
-		Status int    `json:"status"`
-		Detail string `json:"detail,omitempty"`
-		Code   string `json:"code"`
-		Lock   any    `json:"lock,omitempty"`
-
-		DelayCount int `json:"delay_count,omitempty"`
-		Delays     any `json:"delays,omitempty"`
-	}{"about:blank", p.Title, p.Status, p.Detail, p.Code, p.Lock, p.DelayCount, p.Delays})
-}
 
 // Problems without details.
 var (

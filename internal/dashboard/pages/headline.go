@@ -52,26 +52,21 @@ func (p *Pages) acknowledgeURL(r *app.Request, v Headline) string {
 	if v.Holder == nil || v.Class.Section() != locks.NeedsYou || v.Holder.ValidAcknowledgement(r.Now) != nil {
 		return ""
 	}
-	row := &locks.Row{Record: v.Holder}
-	if !canDo(r, protocol.VerbAcknowledge, row) {
+	if !canDo(r, protocol.VerbAcknowledge, v.Holder) {
 		return ""
 	}
-	return p.app.URLs.Action("acknowledge", row.Name, row.UUID)
+	return p.app.URLs.Action("acknowledge", v.Holder.Name, v.Holder.UUID)
 }
 
 // HeadlineOf says what a person must know first of one lock. Its Summary is nil where there is nothing to say.
 func (p *Pages) HeadlineOf(r *app.Request, lock *app.Lock) Headline {
-	return p.headlineOf(r, lock, p.headlineInput(r))
+	return p.headlineOf(r, lock, false)
 }
 
-// unnamedHeadlineOf is HeadlineOf for a page that has the name above it.
-func (p *Pages) unnamedHeadlineOf(r *app.Request, lock *app.Lock) Headline {
+// headlineOf is HeadlineOf; unnamed is for a page that has the name above it.
+func (p *Pages) headlineOf(r *app.Request, lock *app.Lock, unnamed bool) Headline {
 	input := p.headlineInput(r)
-	input.Unnamed = true
-	return p.headlineOf(r, lock, input)
-}
-
-func (p *Pages) headlineOf(r *app.Request, lock *app.Lock, input headline.Input) Headline {
+	input.Unnamed = unnamed
 	var held *locks.HeldLock
 	name := lock.Name
 	switch {
@@ -114,11 +109,7 @@ func (p *Pages) view(r *app.Request, said headline.Headline, at app.Viewpoint) H
 		v.Details = p.sentenceAt(said.Details, at)
 	}
 	v.Command = said.Command()
-	var row *locks.Row
-	if said.Holder != nil {
-		row = &locks.Row{Record: said.Holder}
-	}
-	v.Step = p.stepLink(r, row, &said, said.Next())
+	v.Step = p.stepLink(r, said.Holder, &said, said.Next())
 	v.IsExternal = said.Next() == headline.ReadRunbook
 	if v.Step.URL == "" && said.Next() != headline.NoStep {
 		v.Step = Link{"What to do", p.app.URLs.Lock(said.Lock, "")}

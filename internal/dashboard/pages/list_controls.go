@@ -3,7 +3,6 @@ package pages
 import (
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/dashboard/app"
-	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
@@ -93,19 +92,5 @@ func (p *Pages) groupViews(v *listPage, r *app.Request, l ListRequest, found *lo
 		view.Table = p.newTable(r, rows, l, found.Class)
 		view.Table.Caption = "Locks of " + text.Visible(view.Owner)
 		v.Groups = append(v.Groups, view)
-	}
-}
-
-// policyUnknownText names the unlockers because of which the common policy is unknown.
-func policyUnknownText(what string, f *diagnosis.CombinedPolicy) app.RichText {
-	said := app.Plain(what + " is unknown")
-	switch n := len(f.PolicyUnknown); n {
-	case 0:
-		return said.Plain(".")
-	case 1:
-		return said.Plain(": ").Value(f.PolicyUnknown[0]).Plain(" does not publish its policy.")
-	default:
-		return said.Plain(": ").Value(f.PolicyUnknown[0]).Plain(" and " + app.Plural(n-1, "other", "others") +
-			" do not publish their policy.")
 	}
 }

@@ -31,9 +31,9 @@ type Head struct {
 func (p *Pages) NewHead(r *app.Request, lock *app.Lock, past []metadata.Ending) Head {
 	row := lock.Row
 	at := lock.Viewpoint(r.Viewpoint())
-	v := Head{Said: p.unnamedHeadlineOf(r, lock), Sentence: holderText(row, at), Purpose: row.Purpose,
+	v := Head{Said: p.headlineOf(r, lock, true), Sentence: holderText(row, at), Purpose: row.Purpose,
 		Diagnosis: p.diagnosed(p.Diagnose(r, lock, past), at), Ack: ackText(row.Acknowledged),
-		Share: protocol.DescribeShare(row.Share()), Whole: MultiHolderLockOf(r, row), Delays: p.delaysOf(r, lock.Name),
+		Share: protocol.DescribeShare(row.Share()), Whole: multiHolderLockOf(r, row), Delays: p.delaysOf(r, lock.Name),
 		Done: describeRequests(row.Record, r.Now)}
 	if !row.ProvenDead() && !row.IsSilent(at.AsOf) {
 		v.Alive = at.Elapsed(row.Alive.At)

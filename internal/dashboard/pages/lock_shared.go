@@ -30,7 +30,7 @@ func (p *Pages) shared(r *app.Request, lock *app.Lock) (app.Answer, error) {
 	v := sharedPage{lockFrame: p.lockFrame(r, lock), State: first.StateIn(r.Snapshot().Class(first)),
 		Use: u.Describe(), Other: u.OtherLimit, First: Link{first.Name, p.app.URLs.Lock(first.Name, first.UUID)}}
 	v.AutoRefresh = true
-	v.Headline = p.unnamedHeadlineOf(r, lock)
+	v.Headline = p.headlineOf(r, lock, true)
 	if v.Headline.Class.Section() == locks.NeedsYou {
 		v.Runbook = v.Headline.Runbook()
 		v.Steps = p.StepViews(r, lock, first, &v.Headline.Headline)
@@ -56,8 +56,8 @@ type MultiHolderLock struct {
 	Use       string
 }
 
-// MultiHolderLockOf returns the lock that a hold has a share of, or nil.
-func MultiHolderLockOf(r *app.Request, row *locks.Row) *MultiHolderLock {
+// multiHolderLockOf returns the lock that a hold has a share of, or nil.
+func multiHolderLockOf(r *app.Request, row *locks.Row) *MultiHolderLock {
 	lock := row.Share().LockName
 	if lock == "" {
 		return nil

@@ -8,6 +8,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/headline"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 // StepView is a step as the page of a lock shows it: with a link if the caller may take it there, else with commands.
@@ -30,7 +31,7 @@ func (p *Pages) StepViews(r *app.Request, lock *app.Lock, row *locks.Row, said *
 	for i := range said.Steps {
 		s := &said.Steps[i]
 		v := StepView{Number: strconv.Itoa(i + 1), Title: s.Title, Effect: p.sentenceAt(s.Effect, at)}
-		v.Link = p.stepLink(r, row, said, s.Kind)
+		v.Link = p.stepLink(r, row.Record, said, s.Kind)
 		if s.Kind == headline.Force {
 			v.Number = "!"
 			v.WhyNot = p.whyNoForce(r, lock, row.Owner)
@@ -46,9 +47,9 @@ func (p *Pages) StepViews(r *app.Request, lock *app.Lock, row *locks.Row, said *
 	return views
 }
 
-// stepLink leads to where the caller can take the step; nowhere if there is no such page, or if they may not. row is
-// the hold that the step is about; nil: none.
-func (p *Pages) stepLink(r *app.Request, row *locks.Row, said *headline.Headline, kind headline.StepKind) Link {
+// stepLink leads to where the caller can take the step; nowhere if there is no such page, or if they may not. hold is
+// what the step is about; nil: none.
+func (p *Pages) stepLink(r *app.Request, hold *metadata.Record, said *headline.Headline, kind headline.StepKind) Link {
 	l := Link{Text: kind.Words()}
 	switch u, verb := p.app.URLs, kind.Verb(); {
 	case kind == headline.LookAtView:
@@ -57,8 +58,8 @@ func (p *Pages) stepLink(r *app.Request, row *locks.Row, said *headline.Headline
 		l.URL = u.To("waiting")
 	case kind == headline.ReadRunbook:
 		l.URL = said.Runbook()
-	case verb != "" && row != nil && canDo(r, verb, row):
-		l.URL = u.Action(actionPage(verb), row.Name, row.UUID)
+	case verb != "" && hold != nil && canDo(r, verb, hold):
+		l.URL = u.Action(actionPage(verb), hold.Name, hold.UUID)
 	}
 	return l
 }

@@ -32,10 +32,10 @@ type statusPage struct {
 	InconsistentN int
 	Foreign       []string // keys below the prefix that fit no layout
 	ForeignN      int
-	Policy        []fact       // by what the unlockers decide
-	Unknown       app.RichText // why that is not known
-	Disagree      []string     // about what the unlockers disagree
-	About         []fact       // this dashboard
+	Policy        []fact   // by what the unlockers decide
+	Unknown       string   // why that is not known
+	Disagree      []string // about what the unlockers disagree
+	About         []fact   // this dashboard
 }
 
 type inconsistentLock struct{ Name, URL, Why string }
@@ -79,7 +79,10 @@ func (p *Pages) ServeStatus(r *app.Request) (app.Answer, error) {
 			v.Policy = append(v.Policy, fact{"never removed", shown})
 		}
 	} else {
-		v.Unknown = policyUnknownText("How stale locks are handled", &f)
+		v.Unknown = "How stale locks are handled is unknown"
+		if len(f.PolicyUnknown) > 0 {
+			v.Unknown += ": " + f.WhyUnknown()
+		}
 	}
 	v.Disagree = diagnosis.Disagreements(unlockers)
 	return p.app.Render("status", v)

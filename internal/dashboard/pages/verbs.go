@@ -13,8 +13,8 @@ import (
 )
 
 // canDo reports whether the caller may perform v on the hold, and v applies to it.
-func canDo(r *app.Request, v protocol.Verb, row *locks.Row) bool {
-	return r.MayDo(v, row.Owner) && v.CheckHoldNow(row.Record, r.Now) == nil
+func canDo(r *app.Request, v protocol.Verb, hold *metadata.Record) bool {
+	return r.MayDo(v, hold.Owner) && v.CheckHoldNow(hold, r.Now) == nil
 }
 
 func actionWords(a *protocol.Action) string {
@@ -77,7 +77,7 @@ func (p *Pages) fillAck(v *lockPage, r *app.Request, lock *app.Lock) {
 		}
 		v.Ack.Silence = p.app.Config.SilenceURL(row.Name, comment)
 	}
-	if lock.IsOutdated(v.Viewpoint) || !canDo(r, protocol.VerbAcknowledge, row) {
+	if lock.IsOutdated(v.Viewpoint) || !canDo(r, protocol.VerbAcknowledge, row.Record) {
 		return
 	}
 	v.Ack.URL = p.app.URLs.Action("acknowledge", row.Name, row.UUID)

@@ -261,10 +261,7 @@ func shownProcess(p deadlock.Process) string {
 // cyclesOf are the cycles that the lock, or the one that it is a share of, is part of. The first one is what a headline
 // is about.
 func (p *Pages) cyclesOf(r *app.Request, lock string, said locks.Class) []cycleView {
-	s, err := r.Loaded()
-	if err != nil {
-		return nil
-	}
+	s := r.Snapshot()
 	if r := s.Find(lock); r != nil {
 		lock = r.Record.QueueName()
 	}
