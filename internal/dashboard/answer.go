@@ -140,7 +140,6 @@ func (d *Dashboard) sendBody(w http.ResponseWriter, r *http.Request, a app.Answe
 	}
 }
 
-// logRefusal logs why a caller may not see something.
 func (d *Dashboard) logRefusal(r *app.Request, p *app.HTTPError) {
 	if logged, leftOut := d.app.Refusals.ShouldLog(r.Caller.Name, r.Now); logged {
 		app.WithLeftOut(d.app.Config.Log.Warn(), leftOut).Str("path", app.LogText(r.URL.Path)).Str("why", p.Detail).
@@ -213,7 +212,6 @@ func (d *Dashboard) operationAt(path string) *actions.Operation {
 	return nil
 }
 
-// wantsJSON reports whether a program asked.
 func (d *Dashboard) wantsJSON(r *http.Request) bool {
 	return strings.HasPrefix(r.URL.Path, d.route+"api/")
 }
@@ -240,7 +238,6 @@ func closeUnreadBody(next http.Handler) http.Handler {
 	})
 }
 
-// readBody reads the body of a POST of this type into memory.
 func readBody(w http.ResponseWriter, r *http.Request, kind string) error {
 	if got, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || !strings.EqualFold(got, kind) {
 		return &app.HTTPError{Status: http.StatusUnsupportedMediaType, Code: "bad_type", Title: "Wrong type",

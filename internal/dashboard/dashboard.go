@@ -71,10 +71,8 @@ func New(config app.Config) (*Dashboard, error) {
 	return d, err
 }
 
-// ServeHTTP answers a request.
 func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) { d.handler.ServeHTTP(w, r) }
 
-// readURLs reads what the configuration says of the dashboard's own URLs and host names.
 func (d *Dashboard) readURLs(config *app.Config) (urls app.URLs, err error) {
 	var path string
 	if urls.Origin, path, err = checkExternalURL(config.ExternalURL); err != nil {

@@ -11,7 +11,6 @@ import (
 // minGzip is the size from which compressing is worth it.
 const minGzip = 1 << 10
 
-// acceptsGzip reports whether the client accepts compressed answers.
 func acceptsGzip(r *http.Request) bool {
 	for encoding := range strings.SplitSeq(r.Header.Get("Accept-Encoding"), ",") {
 		name, weight, _ := strings.Cut(strings.ReplaceAll(encoding, " ", ""), ";")

@@ -14,7 +14,6 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// build makes what answers requests.
 func (d *Dashboard) build(config app.Config, urls app.URLs, templates app.Templates) {
 	d.app = &app.App{Config: config, URLs: urls, Templates: templates,
 		History: etcdread.NewHistory(config.Store, config.Relists, config.Log),

@@ -12,7 +12,6 @@ import (
 	"github.com/clustermutex/unlocker/internal/text"
 )
 
-// Caller is the sender of a request, and its permissions.
 type Caller struct {
 	Name    string // empty when nobody told
 	Client  string // address, as far as it can be known
@@ -74,7 +73,6 @@ func (c Caller) Without(p Permission) Caller {
 	return c
 }
 
-// DisplayName is the name of the caller for sentences.
 func (c Caller) DisplayName() string {
 	if c.Name == "" {
 		return "somebody without a name"
@@ -82,7 +80,6 @@ func (c Caller) DisplayName() string {
 	return text.Visible(c.Name)
 }
 
-// maxGroupsShown is how many groups of a caller a refusal names.
 const maxGroupsShown = 20
 
 // shownGroups are the first groups, as people see them: "dev", "ops".

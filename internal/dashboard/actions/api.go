@@ -63,7 +63,6 @@ func (o *Operation) accepts(j bodyJSON) bool {
 	return (j.Note == "" || o.ReasonField == "note") && (!j.Withdraw || o.Undo != "")
 }
 
-// readBody reads what a program sends.
 func (o *Operation) readBody(r *app.Request) (asked Request, err error) {
 	var j bodyJSON
 	decoder := json.NewDecoder(r.Body)

@@ -14,7 +14,6 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// delayPage asks a person whether the lock delay shall end.
 type delayPage struct {
 	app.Page
 	Name    string
@@ -37,7 +36,6 @@ func delayOf(s *locks.Snapshot, name string) *metadata.LockDelay {
 	return &delays[i]
 }
 
-// showDelay is the form that asks for the end of a lock delay.
 func (o *Operation) showDelay(r *app.Request, typed Request, name string, wrong *FieldError) (app.Answer, error) {
 	lock, err := app.NameOf(r)
 	if err != nil {

@@ -34,7 +34,6 @@ type foundPage struct {
 	confirmForm
 }
 
-// foundDone is what came of a form for many holds.
 type foundDone struct {
 	All, Ended, Spared int
 	Remaining          []remainingHold
@@ -43,7 +42,6 @@ type foundDone struct {
 // Failed is how many holds may still be there, those included for which there was no time.
 func (d *foundDone) Failed() int { return d.All - d.Ended - d.Spared }
 
-// remainingHold is a hold that was not ended.
 type remainingHold struct {
 	*locks.Row
 	Why string
@@ -194,7 +192,6 @@ func (o *Operation) endShown(r *app.Request, asked Request, row *locks.Row) erro
 	return err
 }
 
-// count counts what came of one hold.
 func (o *Operation) count(done *foundDone, row *locks.Row, err error) {
 	if err == nil {
 		done.Ended++

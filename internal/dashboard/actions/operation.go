@@ -137,10 +137,8 @@ func (o *Operation) Page() string { return o.page }
 // API is where programs ask for it, below the prefix.
 func (o *Operation) API() string { return "api/v1/lock/" + string(o.verb) }
 
-// mutexctl is its command.
 func (o *Operation) mutexctl() string { return cmp.Or(o.wording.command, string(o.verb)) }
 
-// permission is the permission that the operation needs.
 func (o *Operation) permission() access.Permission { return access.Permission(o.Right) }
 
 // verbOf returns the verb of the operation, or the one that undoes it.

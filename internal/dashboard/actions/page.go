@@ -19,7 +19,6 @@ import (
 	"github.com/clustermutex/unlocker/internal/text"
 )
 
-// unlockPage asks a person whether the hold shall be ended by force.
 type unlockPage struct {
 	holdForm
 	Frame string // first of own code, where the caller may see it
@@ -185,7 +184,6 @@ func asForm(a app.Answer, wrong *FieldError) app.Answer {
 	return a
 }
 
-// unlockForm asks whether the hold shall be ended by force.
 func (o *Operation) unlockForm(r *app.Request, lock *app.Lock, typed Request, name string,
 	wrong *FieldError) (app.Answer, error) {
 	row := lock.Row
@@ -246,7 +244,6 @@ func (o *Operation) showAgain(r *app.Request, typed Request, name string, err er
 	return a, &same
 }
 
-// addFormValues adds what was typed to an error.
 func addFormValues(p *app.HTTPError, typed Request) {
 	p.Name = cmp.Or(typed.Name, p.Name)
 	for _, s := range []string{oneLine(typed.Reason), oneLine(typed.Ticket)} {
@@ -256,7 +253,6 @@ func addFormValues(p *app.HTTPError, typed Request) {
 	}
 }
 
-// afterHold is the page of the hold.
 func (o *Operation) afterHold(r *app.Request, asked Request) string {
 	return o.app.URLs.Lock(asked.Name, asked.historyID())
 }
@@ -297,7 +293,6 @@ func (o *Operation) readForm(r *app.Request) (asked Request, typed string, err e
 	return asked, form.Get("typed"), nil
 }
 
-// readValues reads the values of a form.
 func readValues(r *app.Request) (url.Values, error) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {

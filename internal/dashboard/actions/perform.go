@@ -161,7 +161,6 @@ func (o *Operation) checkHold(r *app.Request, d *metadata.FullRecord, action pro
 	return o.checkConflict(r.Caller.Name, d, asked)
 }
 
-// notPossible says why an action makes no sense for a hold.
 func notPossible(why string) error {
 	return &app.HTTPError{Status: http.StatusConflict, Code: "not_possible", Title: "Not done",
 		Detail: "Nothing was done: " + why + "."}
@@ -247,7 +246,6 @@ func (o *Operation) holdMayRemain(asked Request, there bool, cause error) error 
 	return p
 }
 
-// unknown says that etcd's answer was lost.
 func (o *Operation) unknown(lock, link string, cause error) *app.HTTPError {
 	return &app.HTTPError{Status: http.StatusGatewayTimeout, Code: "outcome_unknown", Title: "Outcome unknown",
 		Name: lock, Link: link,

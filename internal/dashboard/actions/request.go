@@ -70,7 +70,6 @@ func (r *Request) check(what string, minReason int) error {
 	return nil
 }
 
-// parseDuration parses Duration into seconds.
 func (r *Request) parseDuration(check func(time.Duration) error) error {
 	if r.OtherDuration != "" {
 		return &FieldError{"more", "Which time do you mean? You chose " + r.OtherDuration + " and typed " +

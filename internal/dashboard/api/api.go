@@ -49,7 +49,6 @@ func (m meta) answer(data any) (app.Answer, error) {
 // Answer is data about the present, as the API writes it.
 func Answer(r *app.Request, data any) (app.Answer, error) { return newMeta(r, r.Now).answer(data) }
 
-// Lock is the lock of a row.
 func (a *API) Lock(r *locks.Row, now time.Time) lockjson.Lock {
 	j := lockjson.New(r, now)
 	j.URL = a.app.URLs.Lock(r.Name, r.UUID)

@@ -79,7 +79,6 @@ func pastAnswer(r *app.Request, data any, total, matched int, next etcdread.Curs
 	return m.answer(data)
 }
 
-// actionJSON is an entry of the audit trail.
 type actionJSON struct {
 	ID         string   `json:"id"`
 	At         *string  `json:"at"`

@@ -71,7 +71,6 @@ func (l *list) check(v url.Values) error {
 	return nil
 }
 
-// meta is newMeta with how many locks there are.
 func (l *list) meta(r *app.Request) meta {
 	m := newMeta(r, r.Viewpoint().AsOf)
 	m.Total = &l.snapshot.All.Total
@@ -79,7 +78,6 @@ func (l *list) meta(r *app.Request) meta {
 	return m
 }
 
-// answer is data about the list, in this version of it.
 func (l *list) answer(m meta, data any) (app.Answer, error) {
 	answer, err := m.answer(data)
 	answer.ETag = l.etag

@@ -45,8 +45,8 @@ func HeardHeader(r *Request) map[string]string {
 	return map[string]string{"Mutexdash-Heard": ISO(r.Fresh.HeardAt)}
 }
 
-// HTTPError is an error for the user; as JSON, it is a problem of RFC 9457. Any other error is logged, and answered with
-// [ErrInternal].
+// HTTPError is an error for the user; as JSON, it is a problem of RFC 9457. Any other error is logged, and answered
+// with [ErrInternal].
 type HTTPError struct {
 	Type       aboutBlank `json:"type"`
 	Title      string     `json:"title"`            // short, for people
@@ -75,7 +75,6 @@ func (aboutBlank) MarshalText() ([]byte, error) { return []byte("about:blank"), 
 
 func (p *HTTPError) Error() string { return p.Title + ": " + p.Detail }
 
-// RetrySeconds is Retry in seconds.
 func (p *HTTPError) RetrySeconds() int { return int(p.Retry / time.Second) }
 
 // Problems without details.
@@ -102,7 +101,6 @@ func BadQuery(text string) error {
 	return &HTTPError{Status: http.StatusBadRequest, Code: "bad_query", Title: "Bad query", Detail: text + "."}
 }
 
-// BadBody refuses the body of a request.
 func BadBody(text string) error {
 	return &HTTPError{Status: http.StatusBadRequest, Code: "bad_body", Title: "Bad request", Detail: text}
 }

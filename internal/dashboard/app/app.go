@@ -27,13 +27,10 @@ type App struct {
 	slow      atomic.Bool // etcd answered last, but later than a page waits
 }
 
-// Fresh is how current the view is.
 func (s *App) Fresh() locks.Freshness { return locks.Freshness{Freshness: s.Config.View.Fresh()} }
 
-// Unlockers returns the unlockers that are alive.
 func (s *App) Unlockers() []metadata.Presence { return s.Config.View.Unlockers() }
 
-// ReadError says that etcd could not be asked.
 func (s *App) ReadError(err error) error {
 	return &HTTPError{Status: http.StatusServiceUnavailable, Code: "stale", Title: "etcd did not answer",
 		Detail: "etcd could not be read: " + s.Config.Explain(err) + ".", Retry: etcdread.RereadEvery}

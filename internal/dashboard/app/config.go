@@ -119,7 +119,6 @@ func (m Member) StoreSize() string {
 	return megabytes(m.Size) + " of " + megabytes(m.Quota)
 }
 
-// Setting is a flag and its value.
 type Setting struct {
 	Name, Value string
 	Public      bool // for every viewer; others are for those who see the audit trail
@@ -137,7 +136,6 @@ func (c *Config) Check() error {
 	return nil
 }
 
-// IsEnabled reports whether the action is switched on.
 func (c *Config) IsEnabled(v protocol.Verb) bool {
 	return slices.Contains(c.Enabled, access.Permission(v.Info().Right))
 }

@@ -94,7 +94,6 @@ func (l *Lock) IsOutdated(at Viewpoint) bool { return at.Stale || l.ReadError !=
 // MaxDelaysShown is how many lock delays of one lock people are shown.
 const MaxDelaysShown = 10
 
-// HolderOwner is the owner of the current hold.
 func (l *Lock) HolderOwner() string {
 	if l.Row == nil {
 		return ""

@@ -41,7 +41,6 @@ type Page struct {
 // maxAddress is how much of its address a print has, in bytes.
 const maxAddress = 300
 
-// freshView is how current the page is.
 type freshView struct {
 	Level    locks.Level
 	Heard    *TimeText

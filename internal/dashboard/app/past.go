@@ -42,14 +42,10 @@ func (s *App) IntervalsSince(r *Request, since time.Time) (
 	return timeline.Merge(r.Now, over, s.Intervals.Since(since, nil), now), incompleteBefore, readErr
 }
 
-// currentIntervals returns the holds and waits of a snapshot.
 func currentIntervals(s *locks.Snapshot) (all []timeline.Interval) {
-	urgent := func(r *locks.Row) bool { return r.Waiters > 0 || r.Display != locks.Held }
-	for _, now := range []bool{true, false} {
-		for _, row := range s.Rows {
-			if len(all) < maxCurrent && urgent(row) == now {
-				all = append(all, timeline.FromRecord(row.Record))
-			}
+	for _, row := range s.InOrder(locks.Order{By: locks.MostUrgent}) {
+		if len(all) < maxCurrent && row.Leased == nil {
+			all = append(all, timeline.FromRecord(row.Record))
 		}
 	}
 	most := len(all) + maxCurrent

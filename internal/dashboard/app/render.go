@@ -46,7 +46,6 @@ func (s *App) Render(name string, view any) (Answer, error) {
 	return s.RenderPart(name, "layout", view)
 }
 
-// RenderPart answers with a part of a page.
 func (s *App) RenderPart(name, part string, view any) (Answer, error) {
 	t, err := s.Templates[name]()
 	if err != nil {
@@ -145,5 +144,4 @@ const MaxLogText = 256
 // LogText is a text from a request as it stands in the log.
 func LogText(s string) string { return text.Visible(text.Clip(s, MaxLogText)) }
 
-// HostPID is a process in a list.
 func HostPID(host string, pid int64) string { return locks.HostPID(text.Clip(host, MaxWordShown), pid) }

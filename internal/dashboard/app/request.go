@@ -37,7 +37,6 @@ func (s *App) RequestFrom(r *http.Request) *Request {
 	return s.NewRequest(r, access.Caller{})
 }
 
-// NewRequest makes the request of a caller, as of now.
 func (s *App) NewRequest(r *http.Request, c access.Caller) *Request {
 	made := &Request{App: s, Caller: c, Now: s.Config.Now(), Fresh: s.Fresh()}
 	made.Snapshot = sync.OnceValue(func() *locks.Snapshot { return s.Config.Snapshots.Current(made.Now, made.Fresh) })
@@ -45,14 +44,12 @@ func (s *App) NewRequest(r *http.Request, c access.Caller) *Request {
 	return made
 }
 
-// With is the request under another context.
 func (r *Request) With(ctx context.Context) *Request {
 	other := *r
 	other.Request = r.WithContext(ctx)
 	return &other
 }
 
-// Level is how far the snapshot can be trusted.
 func (r *Request) Level() locks.Level { return r.Fresh.Level(r.Now) }
 
 // Viewpoint is the point in time from which the answer looks at the locks.

@@ -90,7 +90,6 @@ func (u URLs) OriginFor(r *http.Request) string {
 	return "http://" + r.Host
 }
 
-// NameOf reads the lock's name from a request.
 func NameOf(r *Request) (string, error) {
 	values := r.URL.Query()
 	if name := values.Get("name"); name != "" {

@@ -16,7 +16,6 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// defaultLimit is how many records a page has.
 const defaultLimit = 100
 
 // Filter has the parameters of a history.

@@ -89,7 +89,6 @@ func kindOf(e *metadata.Ending) map[string]any {
 	return nil
 }
 
-// Observe records gaps in the watch.
 func (s *History) Observe(now time.Time, fresh locks.Freshness) {
 	if fresh.HeardAt.IsZero() {
 		return

@@ -20,7 +20,6 @@ type chartRow struct {
 	Length     string
 }
 
-// maxChartRows is how many rows the table has.
 const maxChartRows = 100
 
 // barTitle is a bar in words: "billing on vm:17: 3m from 2026-11-21 12:00:03 UTC, released".
@@ -48,7 +47,6 @@ func (d *chartBuilder) length(i *timeline.Interval) string {
 	return length
 }
 
-// processName names the process that held or waited.
 func processName(i *timeline.Interval) string {
 	return processText(i.Owner, i.Host, i.PID).String()
 }

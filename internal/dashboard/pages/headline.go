@@ -23,7 +23,6 @@ type Headline struct {
 	Acknowledge string // where the caller can acknowledge it; empty: not at all
 }
 
-// String is all of it in one line.
 func (v Headline) String() string {
 	said := v.Summary.String()
 	if v.Details != nil {
@@ -85,7 +84,6 @@ func (p *Pages) headlineOf(r *app.Request, lock *app.Lock, unnamed bool) Headlin
 	return p.view(r, said, lock.Viewpoint(r.Viewpoint()))
 }
 
-// headlineInput returns what the headline is computed from.
 func (p *Pages) headlineInput(r *app.Request) headline.Input {
 	s := r.Snapshot()
 	c := headline.InputOf(s, p.app.Unlockers(), r.Viewpoint().AsOf)
@@ -98,7 +96,6 @@ func (p *Pages) headlineInput(r *app.Request) headline.Input {
 	return c
 }
 
-// view is a headline as a page says it.
 func (p *Pages) view(r *app.Request, said headline.Headline, at app.Viewpoint) Headline {
 	if said.Class == locks.ClassStale {
 		at = app.LiveAt(r.Now) // the silence goes on

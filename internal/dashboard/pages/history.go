@@ -31,7 +31,6 @@ func newPastPage[T any](r *app.Request, name string, asked etcdread.Filter, all 
 	return v
 }
 
-// historyPage shows ended holds.
 type historyPage struct {
 	pastPage
 	Endings   []endingView
@@ -197,7 +196,6 @@ func (v *endingView) First() *endingView {
 	return &v.Equal[len(v.Equal)-1]
 }
 
-// auditPage shows what operators did to whose holds.
 type auditPage struct {
 	pastPage
 	Actions []actionView

@@ -29,7 +29,6 @@ const (
 	MaxAPILimit  = 1000
 )
 
-// ParseList reads the parameters of a list.
 func ParseList(v url.Values) ListRequest {
 	l := ListRequest{
 		Query: locks.ParseQuery(v.Get("q"), locks.AboutLocks), Order: locks.ParseOrder(v.Get("sort")),

@@ -69,7 +69,6 @@ func stateCounts(c *locks.Counts) (all []stateCount) {
 	return all
 }
 
-// maxGroups is how many sections a page has.
 const maxGroups = 200
 
 // groupViews are the sections of a list. As many rows are shown as on a page without sections.

@@ -175,7 +175,6 @@ func (c column) Sorted() string {
 	return cmp.Or(c.Aria, c.Second.Aria)
 }
 
-// unlink makes the head of a column plain text.
 func (c *column) unlink() {
 	c.URL, c.Aria = "", ""
 	if c.Second != nil {

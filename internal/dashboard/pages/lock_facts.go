@@ -19,7 +19,6 @@ import (
 // fact is a line about a hold; its value may come from the record and is shown with care.
 type fact struct{ Label, Value string }
 
-// timeFact is an instant in the life of a hold.
 type timeFact struct {
 	Label string
 	Time  *app.TimeText
@@ -55,12 +54,10 @@ func holderFacts(h *metadata.Identity) (list []fact) {
 	return list
 }
 
-// known are the facts that have a value.
 func known(list []fact) []fact {
 	return slices.DeleteFunc(list, func(f fact) bool { return f.Value == "" })
 }
 
-// extended says how often the holder moved the deadline.
 func extended(n int64) string {
 	if n > 0 {
 		return app.Plural(int(n), "time", "times")

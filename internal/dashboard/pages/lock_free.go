@@ -20,7 +20,6 @@ type freePage struct {
 	Leased   []leasedView // other libraries' locks of this name
 }
 
-// leasedView is a lock of another library.
 type leasedView struct {
 	Facts []locks.Fact
 	Queue QueueView

@@ -61,7 +61,6 @@ func (p *Pages) lockHistory(r *app.Request, lock *app.Lock) lockHistory {
 	return l
 }
 
-// last is the hold that ended last, or nil.
 func (l *lockHistory) last() *metadata.Ending {
 	if len(l.past) == 0 {
 		return nil

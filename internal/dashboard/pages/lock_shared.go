@@ -50,7 +50,6 @@ func (p *Pages) shared(r *app.Request, lock *app.Lock) (app.Answer, error) {
 	return p.app.Render("shared", v)
 }
 
-// MultiHolderLock is the lock that a hold has a share of.
 type MultiHolderLock struct {
 	Name, URL string
 	Use       string

@@ -21,7 +21,6 @@ type StepView struct {
 	WhyNot   string // why there is no link
 }
 
-// IsLast reports whether the step is the last resort.
 func (s StepView) IsLast() bool { return s.Number == "!" }
 
 // StepViews are the steps of a headline about a lock, which concern the hold in row.

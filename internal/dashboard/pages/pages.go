@@ -7,7 +7,6 @@ import (
 	"github.com/clustermutex/unlocker/internal/locks"
 )
 
-// Pages are the pages of the dashboard.
 type Pages struct{ app *app.App }
 
 func New(s *app.App) *Pages { return &Pages{s} }

@@ -14,7 +14,6 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// statusPage is the state of the dashboard itself, of etcd and of the unlockers.
 type statusPage struct {
 	app.Page
 	Prefix        string
@@ -40,7 +39,6 @@ type statusPage struct {
 
 type inconsistentLock struct{ Name, URL, Why string }
 
-// maxInconsistent is how many inconsistent locks the page names.
 const maxInconsistent = 20
 
 func (p *Pages) ServeStatus(r *app.Request) (app.Answer, error) {
@@ -125,7 +123,6 @@ func sinceSeen(what string, after time.Duration) string {
 	return what + " " + durationText(after) + " after they were first seen"
 }
 
-// settings are the flags that the caller may see.
 func (p *Pages) settings(c access.Caller) []app.Setting {
 	return slices.DeleteFunc(slices.Clone(p.app.Config.Settings),
 		func(s app.Setting) bool { return !s.Public && !c.May(access.Audit) })

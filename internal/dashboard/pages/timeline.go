@@ -13,7 +13,6 @@ import (
 	"github.com/clustermutex/unlocker/internal/protocol"
 )
 
-// timelinePage is who held and who waited in the last minutes or hours.
 type timelinePage struct {
 	app.SearchPage
 	Window    string

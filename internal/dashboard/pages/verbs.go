@@ -40,7 +40,6 @@ func describeRequests(r *metadata.Record, now time.Time) []string {
 	return nonEmpty(protocol.DescribeFinishRequest(r, now), protocol.DescribeMoreTime(r.MoreTime, now))
 }
 
-// nonEmpty returns the texts that are not empty.
 func nonEmpty(sentences ...string) []string {
 	return slices.DeleteFunc(sentences, func(s string) bool { return s == "" })
 }

@@ -17,7 +17,6 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// waitingPage shows the locks with waiters.
 type waitingPage struct {
 	app.SearchPage
 	Locks   []contention
@@ -28,7 +27,6 @@ type waitingPage struct {
 	Cycles  []cycleView
 }
 
-// contention is a lock and who waits for it.
 type contention struct {
 	State       locks.DisplayState // empty: nobody holds it any more
 	Name, URL   string
@@ -63,7 +61,6 @@ func (p *Pages) ServeWaiting(r *app.Request) (app.Answer, error) {
 	return p.app.Render("waiting", v)
 }
 
-// queued is a lock with waiters.
 type queued struct {
 	lock    string
 	class   locks.Class
@@ -170,7 +167,6 @@ func (p *Pages) contentionOf(one *queued, at app.Viewpoint) contention {
 	return c
 }
 
-// WaiterView is one who waits for the lock.
 type WaiterView struct {
 	Place   int
 	Owner   string
@@ -189,7 +185,6 @@ func (v WaiterView) sentence() app.RichText {
 	return who.Plain(" for ").Time(v.Since)
 }
 
-// QueueView is who waits for a lock.
 type QueueView struct {
 	N       int
 	Longest *app.TimeText

@@ -183,7 +183,6 @@ func (t Parser) isForeign(f Frame) bool {
 		slices.ContainsFunc(t.foreignFuncs, func(name string) bool { return strings.HasPrefix(f.Func, name) })
 }
 
-// Position returns file and line of a frame.
 func (f Frame) Position() string {
 	if f.Line == "" {
 		return f.File

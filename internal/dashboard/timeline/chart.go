@@ -15,7 +15,6 @@ const (
 	MaxHoldRows = 4 // holds of one lock at a time
 )
 
-// Span is a stretch of time.
 type Span struct{ From, To time.Time }
 
 // Options say what a chart shows, and its limits.

@@ -34,14 +34,12 @@ type Interval struct {
 // maxText is how much of an owner or a host is kept, in bytes.
 const maxText = 80
 
-// FromRecord returns the interval of a current hold.
 func FromRecord(r *metadata.Record) Interval {
 	i := FromEnding(new(lockrecord.NewEnding(r, "", "", "", time.Time{})))
 	i.Dead = r.ProvenDead()
 	return i
 }
 
-// FromEnding returns the interval of a hold that has ended.
 func FromEnding(e *metadata.Ending) Interval {
 	share := metadata.ShareFromAttributes(e.Name, e.Attributes)
 	return Interval{Lock: cmp.Or(share.LockName, e.Name), Name: e.Name, ID: e.UUID, Token: e.Token,
@@ -49,7 +47,6 @@ func FromEnding(e *metadata.Ending) Interval {
 		Begin: e.LockedAt.Time, End: e.EndedAt.Time, Alert: e.AlertAt.Time, Ended: e.Cause}
 }
 
-// FromQueue returns the intervals of current waiters.
 func FromQueue(queue []metadata.Waiter) []Interval {
 	waits := make([]Interval, len(queue))
 	for i := range queue {

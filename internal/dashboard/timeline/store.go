@@ -25,7 +25,6 @@ type Store struct {
 	acquired map[string]bool              // tickets that left their queues with the lock, since then
 }
 
-// AddHold adds a hold that has ended.
 func (s *Store) AddHold(e *metadata.Ending) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
