@@ -60,23 +60,18 @@ func CombinePolicies(running []metadata.Presence) CombinedPolicy {
 		f.exclude(p.RemovalPolicy.Exclude)
 	}
 	slices.Sort(f.PolicyUnknown)
-	if !f.Removes {
-		f.Watching = modes(running)
+	if f.Removes {
+		return f
 	}
+	modes := map[string]bool{}
+	for i := range running {
+		modes[running[i].Mode] = true
+	}
+	f.Watching = text.Clip(strings.Join(slices.Sorted(maps.Keys(modes)), ", "), maxValueShown)
 	return f
 }
 
 func removes(p metadata.Presence) bool { return p.Mode == ModeAutoUnlock }
-
-// modes are the different modes of the unlockers.
-func modes(running []metadata.Presence) string {
-	var all []string
-	for i := range running {
-		all = append(all, running[i].Mode)
-	}
-	slices.Sort(all)
-	return text.Clip(strings.Join(slices.Compact(all), ", "), maxValueShown)
-}
 
 // Known reports whether there are unlockers and all say how they decide.
 func (f *CombinedPolicy) Known() bool { return f.Unlockers > 0 && len(f.PolicyUnknown) == 0 }
@@ -254,21 +249,16 @@ func HeldBackBy(running []metadata.Presence, but ...staleness.Rule) (rules []str
 	return rules
 }
 
-// RuleTexts says by which rules unlockers hold back, in the middle of a sentence. Rules that are not known here are
-// made visible.
+// RuleTexts says by which rules unlockers hold back, in the middle of a sentence.
 func RuleTexts(rules []string) string {
-	var all []string
-	for _, rule := range rules {
-		words := RuleText(rule)
-		if words == rule {
-			words = text.Visible(text.Clip(rule, maxValueShown))
-		}
-		all = append(all, words)
+	all := make([]string, len(rules))
+	for i, rule := range rules {
+		all[i] = RuleText(rule)
 	}
 	return strings.Join(all, "; ")
 }
 
-// RuleText says why an unlocker removes nothing now. A rule that is not known here stands as it is.
+// RuleText says why an unlocker removes nothing now. A rule that is not known here is only made visible.
 func RuleText(rule string) string {
 	switch staleness.Rule(rule) {
 	case staleness.RuleGap:
@@ -286,5 +276,5 @@ func RuleText(rule string) string {
 	case staleness.RuleBrake:
 		return "too many locks are due at once"
 	}
-	return rule
+	return text.Visible(text.Clip(rule, maxValueShown))
 }

@@ -22,27 +22,23 @@ func (c *Input) stale() Headline {
 
 func (c *Input) unlockers() Headline {
 	v := Headline{Class: locks.ClassUnlockers, Steps: []Step{{Kind: ReadRunbook}}}
-	v.Summary, v.unlockers = c.unlockersWords()
-	return v
-}
-
-// unlockersWords says why locks are not removed in time, and which alert is about it.
-func (c *Input) unlockersWords() (summary sentence, alert string) {
+	say := func(alert, words string) Headline {
+		v.unlockers = alert
+		v.Summary = v.Summary.Say(words + ".")
+		return v
+	}
 	switch paused := c.heldBack(); {
 	case c.Alarm != "":
-		return summary.Say(c.Alarm + ". No lock can be taken or extended."), "unlockeretcdalarm"
+		return say("unlockeretcdalarm", c.Alarm+". No lock can be taken or extended")
 	case len(c.Running) == 0:
-		return summary.Say("No unlocker is running, or none can write to etcd: no lock is auto-unlocked."),
-			"unlockerdown"
+		return say("unlockerdown", "No unlocker is running, or none can write to etcd: no lock is auto-unlocked")
 	case onlyBrake(paused):
-		return summary.Say("Unlockers are slowing down removals: " + diagnosis.RuleTexts(paused) + "."),
-			"unlockerremovalheldback"
+		return say("unlockerremovalheldback", "Unlockers are slowing down removals: "+diagnosis.RuleTexts(paused))
 	case len(paused) > 0:
-		return summary.Say("Auto-unlock is paused: " + diagnosis.RuleTexts(paused) + "."),
-			"unlockerremovalheldback"
+		return say("unlockerremovalheldback", "Auto-unlock is paused: "+diagnosis.RuleTexts(paused))
 	}
-	return summary.Say("Unlockers disagree, so a lock's fate depends on which acts first: " +
-		diagnosis.Disagreements(c.Running)[0] + "."), "unlockersdisagree"
+	return say("unlockersdisagree", "Unlockers disagree, so a lock's fate depends on which acts first: "+
+		diagnosis.Disagreements(c.Running)[0])
 }
 
 // heldBack returns the rules that hold back all removals, except the gap after a restart.

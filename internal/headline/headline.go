@@ -104,7 +104,12 @@ func (v *Headline) Also() string {
 // For returns the headline of all locks.
 func For(c Input) Headline {
 	v := c.first()
-	all := c.counts()
+	var all locks.ClassCounts
+	if c.Ranking != nil {
+		all = c.Ranking.Counts
+	}
+	all[locks.ClassDeadlock] = len(c.Cycles)
+	all[locks.ClassUnclaimed] = len(c.Unclaimed)
 	for _, class := range locks.Classes()[:locks.ClassLeaving-1] {
 		m := More{class, all[class], class == v.Class}
 		if m.Same {
@@ -181,16 +186,6 @@ func (c *Input) first() Headline {
 
 // viewIsStale reports whether the view is not current.
 func (c *Input) viewIsStale() bool { return !c.Heard.IsZero() }
-
-// counts is how many are in each class of locks.
-func (c *Input) counts() (all locks.ClassCounts) {
-	if c.Ranking != nil {
-		all = c.Ranking.Counts
-	}
-	all[locks.ClassDeadlock] = len(c.Cycles)
-	all[locks.ClassUnclaimed] = len(c.Unclaimed)
-	return all
-}
 
 // unlockersFail reports whether locks are not removed in time. While etcd is silent, that is unknown.
 func (c *Input) unlockersFail() bool {

@@ -133,10 +133,8 @@ func New(row *locks.Row, now time.Time) Lock {
 }
 
 func (l *Lock) wait(q *locks.Queue, now time.Time) {
-	if q != nil {
-		l.Waiters = &q.Waiters
-		l.LongestWaitingSince, l.LongestWaitingIn = Instant(q.Longest, now)
-	}
+	l.Waiters = &q.Waiters
+	l.LongestWaitingSince, l.LongestWaitingIn = Instant(q.Longest, now)
 }
 
 // NewAggregate describes a lock without a record of its own: several hold it, or nobody does. Its state is the worst of

@@ -38,7 +38,6 @@ type Queue struct {
 	Waiters   int
 	Longest   time.Time     // since when the longest waiter waits; zero = not known
 	TotalWait time.Duration // of all waiters
-	Timed     int           // how many of the waits have a known beginning
 }
 
 // QueueOf sums up the waiters of a lock.
@@ -49,7 +48,6 @@ func QueueOf(waiters []metadata.Waiter, now time.Time) Queue {
 		if since.IsZero() {
 			continue
 		}
-		q.Timed++
 		q.TotalWait += max(0, now.Sub(since))
 		q.Longest = protocol.Earlier(q.Longest, since)
 	}
@@ -127,20 +125,6 @@ func byTotalWait(rows []*Row) (ordered []*Row) {
 		}
 	}
 	return Sort(ordered, Order{By: MostUrgent})
-}
-
-// overtakesAt returns when the first of the rows moves ahead of the one before it although nothing happens: the more
-// wait for it, the faster its lost time grows. Zero = never.
-func overtakesAt(rows []*Row, at time.Time) (first time.Time) {
-	for i := 1; i < len(rows); i++ {
-		ahead, behind := rows[i-1], rows[i]
-		faster := behind.Timed - ahead.Timed
-		if ahead.Class == behind.Class && (ahead.Acknowledged == nil) == (behind.Acknowledged == nil) && faster > 0 {
-			after := (ahead.TotalWait-behind.TotalWait)/time.Duration(faster) + 1
-			first = protocol.Earlier(first, at.Add(after))
-		}
-	}
-	return first
 }
 
 // orderOf is the fingerprint of the order of rows.

@@ -31,7 +31,7 @@ type Snapshot struct {
 	Combined     diagnosis.CombinedPolicy // by which the locks were judged
 
 	at           time.Time          // the moment at which the states hold
-	overtakes    time.Time          // when the order changes by itself; zero = never
+	orderUntil   time.Time          // when the order may have changed by itself; zero = never
 	epoch        time.Time          // the wall clock at 0 of the monotonic one, when all locks were last judged
 	locks        []*metadata.Record // of which the snapshot was built
 	leased       []*Leased          // … and Leased
@@ -55,10 +55,13 @@ func (s *Snapshot) current(in *Input, queueVersion uint64, at time.Time) bool {
 	return sameSlice(in.Locks, s.locks) && sameSlice(in.Leased, s.leased) &&
 		queueVersion == s.queueVersion && slices.Equal(in.Delays, s.Delays) &&
 		slices.Equal(in.Unclaimed, s.Unclaimed) && s.Combined.Equal(&in.Combined) &&
-		(s.Next.IsZero() || at.Before(s.Next)) && (s.overtakes.IsZero() || at.Before(s.overtakes)) && !at.Before(s.at)
+		(s.Next.IsZero() || at.Before(s.Next)) && (s.orderUntil.IsZero() || at.Before(s.orderUntil)) && !at.Before(s.at)
 }
 
 func sameSlice[T any](a, b []T) bool { return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) }
+
+// maxOrderAge is after how long locks are sorted anew by the time that their waiters have lost.
+const maxOrderAge = 10 * time.Second
 
 // clockMoves is how far the wall clock may move against the monotonic one before all locks are judged again.
 const clockMoves = time.Second
@@ -141,7 +144,9 @@ func build(in Input, at staleness.Moment, known []*Row, inconsistent []diagnosis
 	}
 	waited := byTotalWait(s.Rows)
 	s.All.Version += orderOf(waited)
-	s.overtakes = overtakesAt(waited, at.Wall)
+	if len(waited) > 1 { // the more wait for a lock, the faster their lost time grows
+		s.orderUntil = at.Wall.Add(maxOrderAge)
+	}
 	s.Ranking = sync.OnceValue(s.ranking)
 	return s
 }

@@ -91,17 +91,7 @@ func isVisible(s string) bool {
 	if strings.HasPrefix(s, " ") || strings.HasSuffix(s, " ") || strings.Contains(s, "  ") {
 		return false
 	}
-	return isASCII(s) && !strings.Contains(s, `\`)
-}
-
-// isASCII reports whether s consists of printable ASCII.
-func isASCII(s string) bool {
-	for i := range len(s) {
-		if s[i] < ' ' || s[i] > '~' {
-			return false
-		}
-	}
-	return true
+	return !strings.ContainsFunc(s, func(c rune) bool { return c < ' ' || c > '~' || c == '\\' })
 }
 
 // invisible reports whether r leaves no mark on the screen although it counts as printable.

@@ -170,7 +170,7 @@ var dashboardSuites = []suite{
 	}},
 	{"internal/locks", []fault{
 		// How the locks of a snapshot are judged and found.
-		{"overtakes", `s.overtakes.IsZero() || at.Before(s.overtakes)`, `true`, "TestOrderFollowsTheTimeLost"},
+		{"overtakes", `s.orderUntil.IsZero() || at.Before(s.orderUntil)`, `true`, "TestOrderFollowsTheTimeLost"},
 		{"version-order", `orderOf(waited)`, `0`, "TestOrderFollowsTheTimeLost"},
 		{"term-alien", `case «!q.about.has(key)»:`, `false`, "TestTermsThatDoNotApplyAreReported"},
 		{"word-glob", `!isGlob(word)`, `true`, "TestOnlyHoldsHaveStatesAndDeadlines"},
