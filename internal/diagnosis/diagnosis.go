@@ -216,7 +216,6 @@ func (f *Facts) heard() bool {
 	return ReportsProgress(f.Record) || f.ReportInterval > 0 && !f.late()
 }
 
-// late reports whether the holder missed its alert.
 func (f *Facts) late() bool {
 	return f.Judged.State == staleness.Alerting || f.Judged.State == staleness.Expired
 }

@@ -200,7 +200,6 @@ const (
 	maxValueShown = 60
 )
 
-// valuesText says which unlockers, by their ids, have which value.
 func valuesText(ids map[string][]string) string {
 	var parts []string
 	values := slices.Sorted(maps.Keys(ids))

@@ -148,7 +148,6 @@ func (v *View) list(ctx context.Context, prefix string) (int64, error) {
 	return revision, nil
 }
 
-// watched applies the events of a revision.
 func (v *View) watched(_ int64, events []protocol.Event) {
 	changed := map[string]*contender{}
 	for _, e := range events {

@@ -184,7 +184,6 @@ func (c *Input) first() Headline {
 	return c.about(c.Ranking.First)
 }
 
-// viewIsStale reports whether the view is not current.
 func (c *Input) viewIsStale() bool { return !c.Heard.IsZero() }
 
 // unlockersFail reports whether locks are not removed in time. While etcd is silent, that is unknown.
@@ -195,7 +194,6 @@ func (c *Input) unlockersFail() bool {
 
 type sentence = diagnosis.Sentence
 
-// about is the headline about a held lock.
 func (c *Input) about(l *locks.HeldLock) Headline {
 	summary, then := c.held(l)
 	return Headline{Class: l.Class, Lock: l.Lock, Holder: l.Record, Summary: summary,

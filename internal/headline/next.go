@@ -33,7 +33,6 @@ func (c *Input) WhyNeverRemoved(l *locks.HeldLock) string {
 	return ""
 }
 
-// whyDeadRemains says why a lock is left whose holder is dead.
 func (c *Input) whyDeadRemains(l *locks.HeldLock) (s sentence) {
 	switch why := c.WhyNeverRemoved(l); {
 	case why != "":
@@ -62,7 +61,6 @@ func (c *Input) alertText(l *locks.HeldLock) (s sentence) {
 	return s.Until(l.DueAlert).Say(".")
 }
 
-// waitersText says who waits for a lock.
 func (c *Input) waitersText(l *locks.HeldLock) (s sentence) {
 	if l.Waiters == 0 {
 		return nil

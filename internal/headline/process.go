@@ -32,7 +32,6 @@ func lookCommands(r *metadata.Record) (list []string) {
 	return list
 }
 
-// endCommands end the holder's process.
 func endCommands(r *metadata.Record) (list []string) {
 	pod, machine := place(r)
 	if pod != "" {

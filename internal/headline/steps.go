@@ -36,7 +36,6 @@ func stepTable() []stepRow {
 	}
 }
 
-// stepsFor returns the steps for a held lock.
 func (c *Input) stepsFor(l *locks.HeldLock) []Step {
 	for _, row := range stepTable() {
 		if row.class == l.Class && (row.when == nil || row.when(c, l)) {
@@ -139,7 +138,6 @@ func forceWords(l *locks.HeldLock) (title string, effect sentence) {
 	return "The machine is gone, and nobody can end it", effect.Say("It is not stopped: two may then work at once.")
 }
 
-// commands do the step on the command line.
 func commands(r *metadata.Record, kind StepKind) []string {
 	hold := cmp.Or(r.UUID, "none")
 	switch kind {

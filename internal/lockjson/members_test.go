@@ -80,7 +80,8 @@ func TestTheStateOfAWholeLockIsTheMostUrgent(t *testing.T) {
 			if other.Urgency() < one.Urgency() {
 				want = other
 			}
-			whole := lockjson.NewAggregate("pool", []*locks.Row{row(t, one), row(t, other)}, &locks.Queue{}, time.Time{})
+			whole := lockjson.NewAggregate("pool", []*locks.Row{row(t, one), row(t, other)},
+				&locks.Queue{}, time.Time{})
 			if *whole.State != want {
 				t.Errorf("of holders that are %s and %s the state is %s, want %s", one, other, *whole.State, want)
 			}

@@ -63,7 +63,6 @@ func newStatement(s *metadata.Statement, now time.Time) *Statement {
 	return j
 }
 
-// state adds the witnesses' statements.
 func (l *Lock) state(r *metadata.Record, v staleness.Judgement, now time.Time) {
 	l.Suspicion = newStatement(r.Suspicion, now)
 	if l.Death = newStatement(r.Death, now); l.Death != nil {

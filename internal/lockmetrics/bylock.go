@@ -32,17 +32,11 @@ func newByLock(register promauto.Factory, limit int) *byLock {
 			[]string{"lock"})
 	}
 	return &byLock{limit: limit, recent: list.New(), known: map[string]*list.Element{},
-		held: register.NewHistogramVec(prometheus.HistogramOpts{
-			Namespace: namespace, Name: "lock_hold_seconds",
-			Help: "How long the lock was held, in holds that their holders ended; " +
-				"with --metrics.lock-series=all only.",
-			Buckets: holdBuckets(),
-		}, []string{"lock"}),
-		waited: register.NewHistogramVec(prometheus.HistogramOpts{
-			Namespace: namespace, Name: "lock_wait_seconds",
-			Help:    "How long those waited in the lock's queue who got it; with --metrics.lock-series=all only.",
-			Buckets: holdBuckets(),
-		}, []string{"lock"}),
+		held: histogram(register, "lock_hold_seconds",
+			"How long the lock was held, in holds that their holders ended; "+
+				"with --metrics.lock-series=all only.", "lock"),
+		waited: histogram(register, "lock_wait_seconds", "How long those waited in the lock's queue who got it; "+
+			"with --metrics.lock-series=all only.", "lock"),
 		alertAfter: gauges("lock_alert_after_seconds",
 			"Time until the alert of the lock, as its last hold began; with --metrics.lock-series=all only."),
 		autoUnlockAfter: gauges("lock_auto_unlock_after_seconds",

@@ -18,6 +18,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 // namespace is the first word of the names of metrics about locks. Only unlockers export them.
@@ -67,8 +68,11 @@ func New(c Config) *Collector {
 	}
 	counted := prometheus.NewRegistry()
 	register := promauto.With(counted)
-	return &Collector{c: c, counted: counted,
-		held: newHoldSeconds(register), byLock: newByLock(register, limit)}
+	held := histogram(register, "hold_seconds", "How long locks were held, by how the hold ended.", "ended")
+	for _, words := range metadata.Endings() {
+		held.WithLabelValues(words.Word)
+	}
+	return &Collector{c: c, counted: counted, held: held, byLock: newByLock(register, limit)}
 }
 
 // Describe implements prometheus.Collector. It describes nothing: a scrape itself says what its metrics are.

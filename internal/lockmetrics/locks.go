@@ -19,7 +19,6 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// waiters exports totals of the queues.
 func (c *Collector) waiters(to scrape, queues map[string][]metadata.Waiter) {
 	total := 0
 	longest := time.Time{}
@@ -66,43 +65,42 @@ func (c *Collector) locks(to scrape, s *locks.Snapshot, now time.Time) {
 		c.ended(to, c.first(ended))
 	}
 	wanted := rows[:c.c.Series.wanted(len(rows), urgent)]
-	shown := c.series(to, c.first(wanted), s.Combined.Policy, now)
+	shown := c.first(wanted)
+	c.series(to, shown, s.Combined.Policy, now)
 	to.gauge("lock_series_dropped", "Locks that have no series of their own because of the limit.")(
-		float64(len(wanted) - shown))
+		float64(len(wanted) - len(shown)))
 	to.gauge("disputed_deaths", "Held locks whose holder reported progress after a witness declared it dead.")(
 		float64(disputed))
 }
 
-// first returns as many of the rows as have series of their own.
+// first returns those of the rows that have series of their own.
 func (c *Collector) first(rows []*locks.Row) []*locks.Row {
-	return rows[:min(len(rows), c.c.SeriesLimit)]
+	return firstOfEachLabels(rows, c.c.SeriesLimit, label)
 }
 
-// ranks exports the places of the locks that are not on time.
 func (c *Collector) ranks(to scrape, rows []*locks.Row) {
 	rank := to.gauge("lock_rank",
 		"The lock's row in the list of mutexdash, from 1; only of locks that are not on time.", "lock")
-	for i, r := range firstOfEachLabels(rows, label) {
+	for i, r := range rows {
 		rank(float64(i+1), label(r))
 	}
 }
 
-// clocks exports how far holders' clocks are off.
 func (c *Collector) clocks(to scrape, rows []*locks.Row) {
 	offset := c.ofHolder(to, "lock_holder_clock_offset_seconds",
 		"How far the clock of the lock's holder is ahead of this program's; negative: behind. Only if it is off.")
-	for _, r := range firstOfEachLabels(rows, label) {
+	for _, r := range rows {
 		offset(r.ClockOff.Seconds(), c.holder(r.Record)...)
 	}
 }
 
 func label(r *locks.Row) string { return text.NameLabel(r.Name) }
 
-// firstOfEachLabels keeps the first of those with the same labels: a duplicate series, by accident or to hide one,
-// would fail the whole scrape.
-func firstOfEachLabels[T any, L comparable](all []T, labels func(T) L) (kept []T) {
-	taken := make(map[L]bool, len(all))
-	for _, one := range all {
+// firstOfEachLabels keeps, of those up to a limit, one of those with the same labels: a duplicate series, by accident
+// or to hide one, would fail the whole scrape.
+func firstOfEachLabels[T any, L comparable](all []T, limit int, labels func(T) L) (kept []T) {
+	taken := map[L]bool{}
+	for _, one := range all[:min(len(all), limit)] {
 		if key := labels(one); !taken[key] {
 			taken[key] = true
 			kept = append(kept, one)
@@ -122,11 +120,9 @@ func (c *Collector) holder(r *metadata.Record, more ...string) []string {
 		text.AttributeLabels(c.c.Attributes, r.Attributes))
 }
 
-// series exports each lock and returns how many it exported.
-func (c *Collector) series(to scrape, rows []*locks.Row, policy staleness.Policy, now time.Time) int {
+func (c *Collector) series(to scrape, rows []*locks.Row, policy staleness.Policy, now time.Time) {
 	// The registry sorts the samples, which is quick if they are sorted already.
 	slices.SortFunc(rows, func(a, b *locks.Row) int { return strings.Compare(a.Name, b.Name) })
-	rows = firstOfEachLabels(rows, label)
 	state := c.ofHolder(to, "lock_state", "The state that the lock is in; always 1.", "state")
 	locked := c.ofHolder(to, "lock_locked_timestamp_seconds", "When the lock was taken, by its holder's clock.")
 	alert := c.ofHolder(to, "lock_alert_at_timestamp_seconds", "When the lock starts to alert.")
@@ -138,7 +134,6 @@ func (c *Collector) series(to scrape, rows []*locks.Row, policy staleness.Policy
 		autoUnlock.at(r.DueUnlock(), c.holder(r.Record)...)
 	}
 	c.byName(to, rows, policy, now)
-	return len(rows)
 }
 
 // byName exports what needs no label but the name.
@@ -175,7 +170,6 @@ func (c *Collector) byName(to scrape, rows []*locks.Row, policy staleness.Policy
 	}
 }
 
-// unclaimed exports the free locks that no waiter takes.
 func (c *Collector) unclaimed(to scrape, found []diagnosis.Unclaimed) {
 	to.gauge("unclaimed_locks", "Free locks that no waiter takes.")(float64(len(found)))
 	if !c.c.Series.names() {
@@ -184,7 +178,7 @@ func (c *Collector) unclaimed(to scrape, found []diagnosis.Unclaimed) {
 	since := to.gauge("lock_unclaimed_since_timestamp_seconds", "When this program saw the lock become free that "+
 		"nobody takes; owner and hostname are of the first in line.", "lock", "owner", "hostname")
 	label := func(l diagnosis.Unclaimed) string { return text.NameLabel(l.Name) }
-	for _, l := range firstOfEachLabels(found[:min(len(found), c.c.SeriesLimit)], label) {
+	for _, l := range firstOfEachLabels(found, c.c.SeriesLimit, label) {
 		since.at(l.Since, label(l), text.Label(l.First.Owner), text.Label(l.First.Hostname))
 	}
 }
@@ -201,7 +195,7 @@ func (c *Collector) leased(to scrape, rows []*locks.Row, now time.Time) {
 	long := slices.DeleteFunc(slices.Clone(rows), func(r *locks.Row) bool {
 		return now.Sub(r.Leased.HeldSince()) < c.c.LeasedAlertAfter
 	})
-	for _, r := range firstOfEachLabels(long[:min(len(long), c.c.SeriesLimit)], label) {
+	for _, r := range c.first(long) {
 		since.at(r.Leased.HeldSince(), label(r), text.Label(r.Owner))
 	}
 }
@@ -209,38 +203,22 @@ func (c *Collector) leased(to scrape, rows []*locks.Row, now time.Time) {
 // maxDeadlocks is how many cycles have series of their own, oldest first. All are counted.
 const maxDeadlocks = 20
 
-// deadlocks exports the cycles of processes that wait for each other.
 func (c *Collector) deadlocks(to scrape, cycles []deadlock.Cycle) {
 	to.gauge("deadlocks", "Deadlocks: cycles of processes that hold locks and wait for each other's.")(
 		float64(len(cycles)))
 	since := to.gauge("deadlock_since_timestamp_seconds",
 		"When the deadlock was complete: the latest wait or hold in the cycle, by the processes' clocks.",
 		"locks", "holders")
-	labels := func(c deadlock.Cycle) [2]string {
-		locks, holders := c.Labels()
-		return [2]string{locks, holders}
-	}
-	for _, cycle := range firstOfEachLabels(cycles[:min(len(cycles), maxDeadlocks)], labels) {
-		locks, holders := cycle.Labels()
-		since.at(cycle.Since, locks, holders)
+	for _, cycle := range firstOfEachLabels(cycles, maxDeadlocks, deadlock.Cycle.Labels) {
+		labels := cycle.Labels()
+		since.at(cycle.Since, labels[:]...)
 	}
 }
 
-func holdBuckets() []float64 {
-	return []float64{.1, 1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 24 * 3600, 7 * 24 * 3600}
-}
-
-func newHoldSeconds(register promauto.Factory) *prometheus.HistogramVec {
-	held := register.NewHistogramVec(prometheus.HistogramOpts{
-		Namespace: namespace,
-		Name:      "hold_seconds",
-		Help:      "How long locks were held, by how the hold ended.",
-		Buckets:   holdBuckets(),
-	}, []string{"ended"})
-	for _, words := range metadata.Endings() {
-		held.WithLabelValues(words.Word)
-	}
-	return held
+// histogram measures lengths of holds or waits.
+func histogram(register promauto.Factory, name, help, label string) *prometheus.HistogramVec {
+	return register.NewHistogramVec(prometheus.HistogramOpts{Namespace: namespace, Name: name, Help: help,
+		Buckets: []float64{.1, 1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 24 * 3600, 7 * 24 * 3600}}, []string{label})
 }
 
 // Taken records that a waiter got a lock. The view calls it.
@@ -277,11 +255,10 @@ func lasted(r *metadata.Record, now staleness.Moment) time.Duration {
 	return max(0, now.Mono-r.Seen.First)
 }
 
-// ended exports when holders ended.
 func (c *Collector) ended(to scrape, rows []*locks.Row) {
 	endedAt := c.ofHolder(to, "lock_holder_ended_timestamp_seconds",
 		"When the holder of an abandoned lock ended, by the witness's clock.", "cause")
-	for _, r := range firstOfEachLabels(rows, label) {
+	for _, r := range rows {
 		at := cmp.Or(r.Death.EndedAt.Time, r.Death.At.Time, r.AbandonedAt)
 		endedAt.at(at, c.holder(r.Record, r.Death.Cause)...)
 	}

@@ -72,7 +72,6 @@ func (v *View) alarms(to scrape) {
 	}
 }
 
-// counts writes counts by their label.
 func counts[K ~string](to metric, counts map[K]uint64) {
 	for name, n := range counts {
 		to(float64(n), text.Label(string(name)))

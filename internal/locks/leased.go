@@ -94,7 +94,6 @@ func (s *Snapshot) LeasedNamed(name string) []*Row {
 	return slices.DeleteFunc(slices.Clone(s.Leased), func(r *Row) bool { return r.Name != name })
 }
 
-// everyRow returns the rows of all locks.
 func (s *Snapshot) everyRow() []*Row {
 	if len(s.Leased) == 0 {
 		return s.Rows

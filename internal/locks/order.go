@@ -90,7 +90,6 @@ func (o Order) position(r *Row, cycles map[string][2]int) Position {
 	return p
 }
 
-// compare orders two positions in this order.
 func (o Order) compare(a, b *Position) int {
 	switch {
 	case a.Unknown && !b.Unknown:

@@ -116,21 +116,21 @@ func (r *Row) LateSince() time.Time {
 	return protocol.Earlier(r.DueAlert, r.ExpiresAt)
 }
 
-// byTotalWait returns those of the rows, which come by name, that are ordered by the time their waiters lose, in that
-// order.
-func byTotalWait(rows []*Row) (ordered []*Row) {
-	for _, r := range rows {
+// noteOrder makes the order of locks, as far as it depends on the time that their waiters lose, a part of the version.
+// The more wait for a lock, the faster that time grows, so that the order is renewed now and then.
+func (s *Snapshot) noteOrder() {
+	var waited []*Row
+	for _, r := range s.Rows {
 		if r.Waiters > 0 && r.Class != ClassOnTime {
-			ordered = append(ordered, r)
+			waited = append(waited, r)
 		}
 	}
-	return Sort(ordered, Order{By: MostUrgent})
-}
-
-// orderOf is the fingerprint of the order of rows.
-func orderOf(rows []*Row) (order uint64) {
-	for _, r := range rows {
+	order := uint64(0)
+	for _, r := range Sort(waited, Order{By: MostUrgent}) {
 		order = Hash(order, xxhash.Sum64String(r.Name))
 	}
-	return order
+	s.All.Version += order
+	if len(waited) > 1 {
+		s.orderUntil = s.at.Add(maxOrderAge)
+	}
 }

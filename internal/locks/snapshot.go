@@ -142,11 +142,7 @@ func build(in Input, at staleness.Moment, known []*Row, inconsistent []diagnosis
 		s.All.Waiting += r.Waiters
 		s.All.Longest = protocol.Earlier(s.All.Longest, r.Longest)
 	}
-	waited := byTotalWait(s.Rows)
-	s.All.Version += orderOf(waited)
-	if len(waited) > 1 { // the more wait for a lock, the faster their lost time grows
-		s.orderUntil = at.Wall.Add(maxOrderAge)
-	}
+	s.noteOrder()
 	s.Ranking = sync.OnceValue(s.ranking)
 	return s
 }

@@ -26,7 +26,6 @@ type Source struct {
 	Clock func() time.Duration
 }
 
-// read calls the functions of a source.
 func (s *Source) read() Input {
 	return Input{Locks: call(s.Locks), Queues: call(s.Queues), Delays: call(s.Delays), Unclaimed: call(s.Unclaimed),
 		Combined: call(s.Combined), Leased: call(s.Leased)}

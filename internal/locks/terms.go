@@ -110,7 +110,6 @@ func (q *Query) nameTerm(value string) (matcher, error) {
 	return func(s *Subject, _ time.Time) bool { return compiled.MatchString(s.start()) }, nil
 }
 
-// stateTerm matches states, and expiring.
 func stateTerm(value string) (matcher, error) {
 	wanted, err := splitWords(value, "state", stateWords())
 	return func(s *Subject, _ time.Time) bool {
@@ -126,7 +125,6 @@ func stateWords() (words []string) {
 	return append(words, string(LeasedState))
 }
 
-// endedTerm matches how holds ended.
 func endedTerm(value string) (matcher, error) {
 	wanted, err := splitWords(value, "end", endedWords())
 	return func(s *Subject, _ time.Time) bool {
@@ -232,7 +230,6 @@ func EndedWord(ended string) string {
 // Alerted is the word that finds the holds for which people were alerted, however they ended.
 const Alerted = "alerted"
 
-// endedWords are the words that say which holds are meant.
 func endedWords() (words []string) {
 	for _, e := range metadata.Endings() {
 		words = append(words, e.Word)

@@ -58,7 +58,6 @@ func Overdue(d time.Duration) string {
 	return "+" + minutesSeconds(max(0, d))
 }
 
-// minutesSeconds formats minutes and seconds.
 func minutesSeconds(d time.Duration) string {
 	return fmt.Sprintf("%d:%02d", d/time.Minute, d%time.Minute/time.Second)
 }

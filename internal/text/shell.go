@@ -115,7 +115,6 @@ func matchGlob(pattern, name string) bool {
 	return strings.Trim(pattern[p:], "*") == ""
 }
 
-// firstRune is the length of the first character.
 func firstRune(s string) int {
 	_, size := utf8.DecodeRuneInString(s)
 	return size

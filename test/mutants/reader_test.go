@@ -92,7 +92,7 @@ var readerSuites = []suite{
 	{"internal/lockmetrics", []fault{
 		// Series, which are as many as their names are bounded.
 		{"series-names", `return «urgent»`, `all`, "TestOnlyLocksThatNeedAttentionHaveSeries"},
-		{"series-most", `rows[:min(len(rows), c.c.SeriesLimit)]`, `rows`,
+		{"series-most", `all[:min(len(all), limit)]`, `all`,
 			"TestMostUrgentLocksKeepTheirSeries"},
 		{"series-taken", `!taken[key]`, `true`, "TestDuplicateLabelIsDroppedAndCounted"},
 		{"series-listed", `!fresh.HeardAt.IsZero()`, `true`, "TestNoLockMetricsBeforeTheFirstList"},

@@ -81,12 +81,12 @@ func (c Cycle) Processes() []Process {
 }
 
 // Labels returns locks and processes as labels of an alert: short, printable, and different for different cycles.
-func (c Cycle) Labels() (locks, holders string) {
+func (c Cycle) Labels() (locksAndHolders [2]string) {
 	var names []string
 	for _, p := range c.Processes() {
 		names = append(names, p.String())
 	}
-	return text.NameLabel(strings.Join(c.Locks(), ", ")), text.NameLabel(strings.Join(names, ", "))
+	return [2]string{text.NameLabel(strings.Join(c.Locks(), ", ")), text.NameLabel(strings.Join(names, ", "))}
 }
 
 // Find returns the cycles, oldest first. locks are sorted by name. Its cost is proportional to the number of waiters

@@ -180,7 +180,7 @@ func TestNamesAreSortedAndUnique(t *testing.T) {
 }
 
 func TestLabelsAreShortAndDistinct(t *testing.T) {
-	labels := func(last string) (locks, holders string) {
+	labels := func(last string) [2]string {
 		w := newWorld()
 		long := strings.Repeat("x", 200) + last
 		w.holds(long, "a\x1b", 1)
@@ -189,10 +189,9 @@ func TestLabelsAreShortAndDistinct(t *testing.T) {
 		w.waits("a\x1b", "y", 2)
 		return w.find()[0].Labels()
 	}
-	one, who := labels("1")
-	other, _ := labels("2")
-	if one == other || len(one) > 128 || !strings.HasPrefix(one, "xxx") ||
-		!strings.HasPrefix(who, "a\ufffd on a\ufffd-0:7, b on b-0:7~") {
-		t.Errorf("%q, %q and %q", one, other, who)
+	one, other := labels("1"), labels("2")
+	if one[0] == other[0] || len(one[0]) > 128 || !strings.HasPrefix(one[0], "xxx") ||
+		!strings.HasPrefix(one[1], "a\ufffd on a\ufffd-0:7, b on b-0:7~") {
+		t.Errorf("%q and %q", one, other)
 	}
 }
