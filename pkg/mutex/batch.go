@@ -1,7 +1,6 @@
 package mutex
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,6 +25,7 @@ type batch struct {
 	c          *Client
 	wanted     []*acquisition // by name
 	proposals  []proposal
+	fresh      time.Duration // how long they are sent
 	locks      []locktxn.BatchLock
 	conditions []clientv3.Cmp
 	writes     []clientv3.Op
@@ -59,6 +59,7 @@ func (b *batch) try(ctx context.Context) ([]*Lock, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, b.c.opts.RequestTimeout)
 	defer cancel()
+	b.fresh = maxDuration
 	b.proposals = make([]proposal, len(b.wanted))
 	b.locks = make([]locktxn.BatchLock, len(b.wanted))
 	for n := 0; ; n++ {
@@ -84,7 +85,7 @@ func (b *batch) attempt(ctx context.Context) ([]*Lock, error) {
 	if err := checkSize(txn); err != nil {
 		return nil, err
 	}
-	fresh, cancel := context.WithTimeout(ctx, b.shortestTTL()/3)
+	fresh, cancel := context.WithTimeout(ctx, b.fresh)
 	defer cancel()
 	r, err := b.c.retry.Send(fresh, txn)
 	switch {
@@ -103,12 +104,6 @@ func (b *batch) attempt(ctx context.Context) ([]*Lock, error) {
 	return nil, b.refusal(ctx, r)
 }
 
-func (b *batch) shortestTTL() time.Duration {
-	return slices.MinFunc(b.wanted, func(a, b *acquisition) int {
-		return cmp.Compare(a.set.autoUnlockAfter, b.set.autoUnlockAfter)
-	}).set.autoUnlockAfter
-}
-
 // propose makes new records.
 func (b *batch) propose() error {
 	for i, a := range b.wanted {
@@ -117,6 +112,7 @@ func (b *batch) propose() error {
 			return p.err
 		}
 		b.proposals[i] = p
+		b.fresh = min(b.fresh, a.set.autoUnlockAfter/3)
 		b.locks[i] = locktxn.BatchLock{Lock: a.lock, UUID: a.draft.UUID, Fields: p.fields,
 			CountedAt: a.holders.revision, SkipQueue: a.set.withoutQueue, Tail: b.locks[i].Tail}
 	}

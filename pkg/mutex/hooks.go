@@ -7,7 +7,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// Hooks observe the locks of a client: for metrics, traces and tests. A nil hook costs nothing. Packages mutexmetrics,
+// Hooks observe the locks of a client: for metrics, traces and tests. Packages mutexmetrics,
 // mutexotel and mutexlog have hooks.
 //
 // A hook runs in the goroutine of the call it observes, with no mutex of this package held, so it may use the client.
@@ -147,13 +147,7 @@ func notify[E any](hook func(E), e E) {
 }
 
 func both[E any](f, g func(E)) func(E) {
-	switch {
-	case f == nil:
-		return g
-	case g == nil:
-		return f
-	}
-	return func(e E) { f(e); g(e) }
+	return func(e E) { notify(f, e); notify(g, e) }
 }
 
 // Reason returns why the hold was lost.
