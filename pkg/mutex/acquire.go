@@ -116,8 +116,8 @@ func (a *acquisition) lockWithoutQueue(ctx context.Context, p proposal) (*Lock, 
 	for isHeld && ctx.Err() == nil {
 		followed := a.endKeys()
 		a.c.retry.Follow(ctx, waiterRecheck, func(events []*clientv3.Event) bool {
-			if allSeen(events, a.seen) {
-				return false
+			if n := len(events); n > 0 && events[n-1].Kv.ModRevision <= a.seen {
+				return false // the last read was later
 			}
 			l, err = a.try(ctx, a.newProposal())
 			var newer *HeldError
@@ -127,19 +127,11 @@ func (a *acquisition) lockWithoutQueue(ctx context.Context, p proposal) (*Lock, 
 			return !isHeld || a.endKeys() != followed
 		}, followed.targets(a.c.layout, a.lock, a.set.kind)...)
 	}
-	switch {
-	case l != nil:
-		return l, nil
-	case ctx.Err() != nil:
+	if l == nil && ctx.Err() != nil {
 		held.Err = contextError(ctx)
 		return nil, held
 	}
-	return nil, explain(err, a.lock)
-}
-
-// allSeen reports whether all of the events are older than the last read.
-func allSeen(events []*clientv3.Event, seen int64) bool {
-	return len(events) > 0 && events[len(events)-1].Kv.ModRevision <= seen
+	return l, explain(err, a.lock)
 }
 
 func (a *acquisition) notifyAcquired(began time.Time, l *Lock, err error) {

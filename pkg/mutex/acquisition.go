@@ -256,7 +256,6 @@ func (a *acquisition) endKeys() endKeys {
 	return endKeys{shares: a.set.kind.shared() || len(a.holders.shares) > 0, delays: a.holders.hasDelays()}
 }
 
-// targets returns the keys of a lock of this kind.
 func (e endKeys) targets(layout protocol.Layout, lock string, k kind) []etcdretry.WatchTarget {
 	keys := []etcdretry.WatchTarget{etcdretry.DeletionsOf(layout.Field(lock, lockrecord.FieldUUID))}
 	if e.shares {
@@ -276,12 +275,11 @@ func deletionsIn(from, end string) etcdretry.WatchTarget {
 		Options: []clientv3.OpOption{clientv3.WithRange(end), clientv3.WithFilterPut()}}
 }
 
-// abandon gives up this attempt in the background, which may have requests that can still be committed, and begins
-// another with a new uuid.
+// abandon gives up this attempt, whose requests may still be committed.
 func (a *acquisition) abandon() { a.nextAttempt(true) }
 
-// nextAttempt gives up whatever this attempt has in the queue, and what its requests may still commit if it is to be
-// cancelled, in the background. It begins another attempt with a new uuid.
+// nextAttempt begins another attempt with a new uuid. In the background it gives up what this one has in the queue and,
+// if it is to be cancelled, what its requests may still commit.
 func (a *acquisition) nextAttempt(cancel bool) {
 	if a.queue.lease != nil {
 		a.c.leaveLater(a.lock, a.draft.UUID, a.queue.lease)
@@ -311,7 +309,7 @@ func (a *acquisition) abandonIndeterminate() {
 	}
 }
 
-// leaveLater gives up this attempt in the background and begins another.
+// leaveLater gives up this attempt.
 func (a *acquisition) leaveLater() { a.nextAttempt(a.indeterminate) }
 
 func (a *acquisition) heldError(ctx context.Context) *HeldError {

@@ -186,13 +186,11 @@ func (q *cleanupQueue) drain(ctx context.Context) int {
 	q.mu.Lock()
 	idle := q.idle
 	q.mu.Unlock()
-	if idle == nil {
-		return 0
-	}
-	select {
-	case <-idle:
-		return 0
-	case <-ctx.Done():
+	if idle != nil {
+		select {
+		case <-idle:
+		case <-ctx.Done():
+		}
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -216,16 +214,15 @@ type outageLog struct {
 // unanswered notes that a request sent at this time was not answered.
 func (s *outageLog) unanswered(sent time.Time, err error) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.since.IsZero() {
 		s.since = sent
 	}
 	lasts := time.Since(s.since)
-	overdue := !s.logged && lasts >= silentAfter
-	s.logged = s.logged || overdue
-	s.mu.Unlock()
-	if !overdue {
+	if s.logged || lasts < silentAfter {
 		return
 	}
+	s.logged = true
 	message := "etcd does not answer; requests are repeated"
 	if conn := s.etcd.ActiveConnection(); conn != nil && conn.GetState() == connectivity.Ready {
 		message = "etcd does not answer on a connection that is open; " +
@@ -238,11 +235,10 @@ func (s *outageLog) unanswered(sent time.Time, err error) {
 
 func (s *outageLog) answered() {
 	s.mu.Lock()
-	lasted, logged := time.Since(s.since), s.logged
+	defer s.mu.Unlock()
+	if s.logged {
+		s.log(slog.LevelInfo, "etcd answers again", slog.Duration("after", time.Since(s.since)))
+	}
 	s.since = time.Time{}
 	s.logged = false
-	s.mu.Unlock()
-	if logged {
-		s.log(slog.LevelInfo, "etcd answers again", slog.Duration("after", lasted))
-	}
 }
