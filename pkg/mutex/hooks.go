@@ -48,14 +48,6 @@ const (
 	ResultError    Result = "error"    // etcd did not answer in time or refused
 )
 
-// AcquireResults returns the results of [AcquireEnded], to start a time series for each.
-func AcquireResults() []Result {
-	return []Result{ResultAcquired, ResultHeld, ResultGaveUp, ResultRefused, ResultError}
-}
-
-// ExtendResults returns the results of [ExtendEnded].
-func ExtendResults() []Result { return []Result{ResultExtended, ResultLost, ResultError} }
-
 // Acquiring reports that a Lock or Do has begun.
 type Acquiring struct {
 	Name    string          // of the lock, as the caller gave it
@@ -104,12 +96,6 @@ const (
 	LostReasonRemoved      LostReason = "removed"                   // it was removed and no ending was recorded
 	LostReasonTime         LostReason = "time"                      // its time ran out unconfirmed: it may still stand
 )
-
-// LostReasons returns the reasons of [Lost].
-func LostReasons() []LostReason {
-	return []LostReason{LostReasonForced, LostReasonAutoUnlocked, LostReasonAbandoned, LostReasonRemoved,
-		LostReasonTime}
-}
 
 // Lost reports that a hold was lost: it ended, or may have ended, without its holder's Unlock.
 type Lost struct {

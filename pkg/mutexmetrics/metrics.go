@@ -96,13 +96,15 @@ func (m *Metrics) create(labels ...string) {
 	m.hold.WithLabelValues(labels...)
 	m.asked.WithLabelValues(labels...)
 	m.givenTime.WithLabelValues(labels...)
-	createEach(m.acquisitions, labels, mutex.AcquireResults())
-	createEach(m.extensions, labels, mutex.ExtendResults())
-	createEach(m.lost, labels, mutex.LostReasons())
-	createEach(m.releases, labels, []mutex.Result{mutex.ResultReleased, mutex.ResultLost, mutex.ResultError})
+	createEach(m.acquisitions, labels, mutex.ResultAcquired, mutex.ResultHeld, mutex.ResultGaveUp,
+		mutex.ResultRefused, mutex.ResultError)
+	createEach(m.extensions, labels, mutex.ResultExtended, mutex.ResultLost, mutex.ResultError)
+	createEach(m.lost, labels, mutex.LostReasonForced, mutex.LostReasonAutoUnlocked, mutex.LostReasonAbandoned,
+		mutex.LostReasonRemoved, mutex.LostReasonTime)
+	createEach(m.releases, labels, mutex.ResultReleased, mutex.ResultLost, mutex.ResultError)
 }
 
-func createEach[W ~string](vec *prometheus.CounterVec, labels []string, words []W) {
+func createEach[W ~string](vec *prometheus.CounterVec, labels []string, words ...W) {
 	for _, w := range words {
 		vec.WithLabelValues(append(slices.Clip(labels), string(w))...)
 	}
