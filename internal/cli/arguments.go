@@ -52,7 +52,7 @@ func (n *names) onLock(cmd *cobra.Command, a *app, check func() error,
 		if err != nil {
 			return err
 		}
-		return a.withSession(cmd.Context(), func(s *session) error { return run(cmd.Context(), s, name) })
+		return a.withSession(cmd.Context(), func(ctx context.Context, s *session) error { return run(ctx, s, name) })
 	}
 }
 
@@ -71,16 +71,17 @@ func (n *names) parseValid(arg string) (string, error) {
 // listing is a command that shows what a query finds.
 type listing struct {
 	app    *app
+	about  locks.About
 	format *term.Format
 	query  *locks.Query
 }
 
-// fromArguments makes cmd take the words of a query about such things, and call run.
-func (l *listing) fromArguments(cmd *cobra.Command, about locks.About, run func(context.Context) error) {
+// fromArguments makes cmd take the words of a query, and call run.
+func (l *listing) fromArguments(cmd *cobra.Command, run func(context.Context) error) {
 	suggestKeys(cmd)
 	cmd.Args = argCount(0, -1, "[QUERY...]")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := l.parse(args, about); err != nil {
+		if err := l.parse(args); err != nil {
 			return err
 		}
 		return run(cmd.Context())
@@ -88,8 +89,8 @@ func (l *listing) fromArguments(cmd *cobra.Command, about locks.About, run func(
 }
 
 // parse reads the words of a query.
-func (l *listing) parse(words []string, about locks.About) error {
-	l.query = locks.ParseQuery(strings.Join(words, " "), about)
+func (l *listing) parse(words []string) error {
+	l.query = locks.ParseQuery(strings.Join(words, " "), l.about)
 	if err := l.query.Err(); err != nil {
 		return usageErrorf("%w", err)
 	}
@@ -148,8 +149,8 @@ func (a *app) completeNames(cmd *cobra.Command, args []string, begun string) ([]
 		return nil, cobra.ShellCompDirectiveError
 	}
 	var offers []string
-	err := a.withSession(cmd.Context(), func(s *session) error {
-		all, err := s.snapshot(cmd.Context())
+	err := a.withSession(cmd.Context(), func(ctx context.Context, s *session) error {
+		all, err := s.snapshot(ctx)
 		if err != nil {
 			return err
 		}

@@ -42,7 +42,7 @@ type checkOptions struct {
 const noThreshold = -1
 
 func newCheck(a *app) *cobra.Command {
-	o := &checkOptions{listing: listing{app: a}}
+	o := &checkOptions{listing: listing{app: a, about: locks.AboutLocks}}
 	cmd := &cobra.Command{
 		Use:   "check [QUERY...]",
 		Short: "Check locks and unlockers, as a Nagios and Icinga plugin",
@@ -86,7 +86,7 @@ for one lock.`,
 	f.DurationVar(&o.clockDifference, "clock-difference", 30*time.Second,
 		"warn when an unlocker's clock differs from this one by more")
 	flags.Positive(f, "timeout", "clock-difference")
-	o.fromArguments(cmd, locks.AboutLocks, o.run)
+	o.fromArguments(cmd, o.run)
 	return cmd
 }
 
@@ -110,17 +110,13 @@ func checkThresholds(of string, warn, crit int) error {
 	return nil
 }
 
-// asPlugin reports a usage error of check as plugins do: on stdout, with the status unknown.
+// asPlugin reports an error of check as plugins do: on stdout, with the status unknown.
 func (a *app) asPlugin(cmd *cobra.Command, err error) error {
-	if cmd.Name() != "check" || status(err) != ExitUsage || isReported(err) {
+	if cmd.Name() != "check" || err == nil || isReported(err) {
 		return err
 	}
-	return a.reportUnknown(err)
-}
-
-func (a *app) reportUnknown(err error) error {
 	fmt.Fprintf(a.Stdout, "LOCKS UNKNOWN: %s\n", replaceBars(text.Prose(err.Error())))
-	return &statusError{status: pluginUnknown}
+	return commandStatus(pluginUnknown)
 }
 
 func (o *checkOptions) run(ctx context.Context) error {
@@ -129,7 +125,7 @@ func (o *checkOptions) run(ctx context.Context) error {
 	}
 	h, err := o.readAndJudge(ctx)
 	if err != nil {
-		return o.app.reportUnknown(err)
+		return err
 	}
 	if _, err := fmt.Fprintf(o.app.Stdout, "LOCKS %s | %s\n", h.sentence(), h.performance(o)); err != nil {
 		return err

@@ -23,7 +23,7 @@ type historyOptions struct {
 }
 
 func newHistory(a *app) *cobra.Command {
-	o := &historyOptions{listing: listing{app: a}}
+	o := &historyOptions{listing: listing{app: a, about: locks.AboutEndings}}
 	cmd := &cobra.Command{
 		Use:   "history [QUERY...]",
 		Short: "Show holds that were auto-unlocked or force-unlocked",
@@ -39,7 +39,7 @@ nothing is cut, so WHY is complete.`,
 	o.format = term.Output(cmd, term.TableFormat, term.WideFormat, term.JSONFormat)
 	cmd.Flags().IntVar(&o.limit, "limit", 1000, "how many of the newest endings to search")
 	flags.Positive(cmd.Flags(), "limit")
-	o.fromArguments(cmd, locks.AboutEndings, o.app.inSession(o.run))
+	o.fromArguments(cmd, func(ctx context.Context) error { return a.withSession(ctx, o.run) })
 	return cmd
 }
 

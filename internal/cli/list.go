@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -35,7 +34,7 @@ type listOptions struct {
 }
 
 func newList(a *app) *cobra.Command {
-	o := &listOptions{listing: listing{app: a}}
+	o := &listOptions{listing: listing{app: a, about: locks.AboutLocks}}
 	cmd := &cobra.Command{
 		Use:        "list [QUERY...]",
 		SuggestFor: []string{"status", "locks", "ps"},
@@ -75,18 +74,15 @@ nothing is cut. With -o name, one name per line, in the form that --escaped read
 	a.etcdLocksFlag(cmd)
 	cmd.Flags().BoolVar(&o.delays, "delays", false, "list lock delays: locks that may not be taken yet")
 	o.given = cmd.Flags().Changed
-	suggestKeys(cmd)
-	cmd.Args = argCount(0, -1, "[QUERY...]")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := cmp.Or(o.check(), o.parse(args, o.about())); err != nil {
-			return err
-		}
-		return o.app.inSession(o.run)(cmd.Context())
-	}
+	o.fromArguments(cmd, func(ctx context.Context) error { return a.withSession(ctx, o.run) })
+	cmd.PreRunE = func(*cobra.Command, []string) error { return o.check() }
 	return cmd
 }
 
 func (o *listOptions) check() error {
+	if o.delays {
+		o.about = locks.AboutDelays
+	}
 	for _, name := range []string{"due", "sort", "limit"} {
 		if o.delays && o.given(name) {
 			return usageErrorf("--%s is about locks: it does not go with --delays", name)
@@ -97,14 +93,6 @@ func (o *listOptions) check() error {
 			strings.Join(locks.Orders(), ", "))
 	}
 	return nil
-}
-
-// about returns what the query looks at.
-func (o *listOptions) about() locks.About {
-	if o.delays {
-		return locks.AboutDelays
-	}
-	return locks.AboutLocks
 }
 
 func (o *listOptions) run(ctx context.Context, s *session) error {
@@ -252,7 +240,7 @@ const changeMembers = `  time      when the change was seen
   ending    with "ended": an ending as in "mutexctl history"; else null`
 
 func newWatch(a *app) *cobra.Command {
-	o := &watchOptions{listing{app: a}}
+	o := &watchOptions{listing{app: a, about: locks.AboutLocks}}
 	cmd := &cobra.Command{
 		Use:   "watch [QUERY...]",
 		Short: "Follow locks as they are taken, alert and end",
@@ -266,7 +254,7 @@ Stop it with Ctrl-C. When etcd is unreachable, watch reports it on stderr and re
 	}
 	o.format = term.Output(cmd, term.TableFormat, term.JSONFormat)
 	a.etcdLocksFlag(cmd)
-	o.fromArguments(cmd, locks.AboutLocks, o.app.inSession(o.run))
+	o.fromArguments(cmd, func(ctx context.Context) error { return a.withSession(ctx, o.run) })
 	return cmd
 }
 

@@ -219,7 +219,7 @@ done without the lock.`,
 		if err := o.own.parse(args, "; to end the hold of somebody else use force-unlock"); err != nil {
 			return err
 		}
-		return o.app.withSession(cmd.Context(), func(s *session) error { return o.run(cmd.Context(), s) })
+		return o.app.withSession(cmd.Context(), o.run)
 	}
 	return cmd
 }

@@ -27,7 +27,7 @@ type periodsOptions struct {
 }
 
 func newPeriods(a *app) *cobra.Command {
-	o := &periodsOptions{listing: listing{app: a}}
+	o := &periodsOptions{listing: listing{app: a, about: locks.AboutNames}}
 	cmd := &cobra.Command{
 		Use:   "periods [QUERY... | --reset NAME]",
 		Short: "Show when once-per-period jobs last ran, or let one run again",
@@ -54,12 +54,10 @@ there is no period to forget.`,
 		if err := o.parse(cmd, args); err != nil {
 			return err
 		}
-		return o.app.withSession(cmd.Context(), func(s *session) error {
-			if o.reset {
-				return o.forget(cmd.Context(), s)
-			}
-			return o.run(cmd.Context(), s)
-		})
+		if o.reset {
+			return o.app.withSession(cmd.Context(), o.forget)
+		}
+		return o.app.withSession(cmd.Context(), o.run)
 	}
 	return cmd
 }
@@ -70,7 +68,7 @@ func (o *periodsOptions) parse(cmd *cobra.Command, args []string) (err error) {
 	case !o.reset && o.yes:
 		return usageErrorf("--yes goes with --reset")
 	case !o.reset:
-		return o.listing.parse(args, locks.AboutNames)
+		return o.listing.parse(args)
 	case len(args) != 1:
 		return usageErrorf("--reset wants the NAME of one job")
 	case cmd.Flags().Changed("output"):
@@ -164,8 +162,8 @@ func (o *periodsOptions) forget(ctx context.Context, s *session) error {
 	description := fmt.Sprintf("%s began %s, %s", text.Visible(o.job), timeText(period.Start, o.app.Now()),
 		text.Prose(period.Note))
 	if !o.yes {
-		question := "The last period of " + description + ".\nIf it is forgotten, the next call runs the job. Type yes " +
-			"to forget it: "
+		question := "The last period of " + description + ".\nIf it is forgotten, the next call runs the job. " +
+			"Type yes to forget it: "
 		if err := o.app.confirm(ctx, question, "", "yes"); err != nil {
 			return err
 		}

@@ -43,19 +43,13 @@ func (a *app) open(ctx context.Context) (*session, error) {
 }
 
 // withSession opens a session, calls run, and closes the session.
-func (a *app) withSession(ctx context.Context, run func(*session) error) error {
+func (a *app) withSession(ctx context.Context, run func(context.Context, *session) error) error {
 	s, err := a.open(ctx)
 	if err != nil {
 		return err
 	}
 	defer s.close()
-	return run(s)
-}
-
-func (a *app) inSession(run func(context.Context, *session) error) func(context.Context) error {
-	return func(ctx context.Context) error {
-		return a.withSession(ctx, func(s *session) error { return run(ctx, s) })
-	}
+	return run(ctx, s)
 }
 
 // connect makes a session without contacting etcd.

@@ -28,7 +28,7 @@ type tasksOptions struct {
 }
 
 func newTasks(a *app) *cobra.Command {
-	o := &tasksOptions{listing: listing{app: a}}
+	o := &tasksOptions{listing: listing{app: a, about: locks.AboutNames}}
 	cmd := &cobra.Command{
 		Use:   "tasks [SET [QUERY...]]",
 		Short: "Show tasks, and which of them are stuck",
@@ -52,10 +52,10 @@ mutexctl show SET/TASK`,
 				return &statusError{ExitUsage, err}
 			}
 		}
-		if err := o.parse(args, locks.AboutNames); err != nil {
+		if err := o.parse(args); err != nil {
 			return err
 		}
-		return o.app.withSession(cmd.Context(), func(s *session) error { return o.run(cmd.Context(), s) })
+		return o.app.withSession(cmd.Context(), o.run)
 	}
 	return cmd
 }
