@@ -20,7 +20,10 @@ import (
 
 func (o *listOptions) listDelays(all *snapshot, now time.Time) error {
 	shown := slices.DeleteFunc(slices.Clone(all.view.Delays()),
-		func(d metadata.LockDelay) bool { return !o.findsDelay(&d) })
+		func(d metadata.LockDelay) bool {
+			subject := locks.Subject{Name: d.Name, Owner: d.Owner, Host: d.Hostname, Purpose: d.Purpose, Hold: d.UUID}
+			return !o.query.Matches(&subject, d.At.Time)
+		})
 	switch o.format.String() {
 	case term.JSONFormat:
 		return writeLines(o.app.Stdout, shown, func(d metadata.LockDelay) any { return lockjson.NewDelay(&d, now) })
@@ -38,11 +41,6 @@ func (o *listOptions) listDelays(all *snapshot, now time.Time) error {
 			relative(d.At.Time, now), shortText(d.By), strconv.Itoa(waiting), shortText(d.Purpose))
 	}
 	return o.app.writeTable(&t, text.Count(len(shown), "lock delay"))
-}
-
-func (o *listOptions) findsDelay(d *metadata.LockDelay) bool {
-	return o.query.Matches(&locks.Subject{Name: d.Name, Owner: d.Owner, Host: d.Hostname, Purpose: d.Purpose,
-		Hold: d.UUID}, d.At.Time)
 }
 
 // endDelay ends the lock delay of a lock or of a share: only the one after the hold of --uuid, if that is given.

@@ -1,9 +1,6 @@
 package cli
 
 import (
-	"strings"
-
-	"go.etcd.io/etcd/api/v3/authpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/protocol"
@@ -23,11 +20,6 @@ const rootName = "root"
 type etcdRight struct {
 	area string
 	kind clientv3.PermissionType
-}
-
-// kindName returns the kind of permission, as etcdctl spells it.
-func (r etcdRight) kindName() string {
-	return strings.ToLower(authpb.Permission_Type(r.kind).String())
 }
 
 type etcdRole struct {

@@ -240,8 +240,9 @@ func (o *etcdSetupOptions) steps(l protocol.Layout, there *etcdAccess) (steps []
 }
 
 func grantRight(role string, right etcdRight) etcdStep {
+	kind := strings.ToLower(authpb.Permission_Type(right.kind).String()) // as etcdctl spells it
 	return etcdStep{
-		fmt.Sprintf("role grant-permission --prefix=true %s %s %s", role, right.kindName(), text.ShellWord(right.area)),
+		fmt.Sprintf("role grant-permission --prefix=true %s %s %s", role, kind, text.ShellWord(right.area)),
 		func(ctx context.Context, c *clientv3.Client) error {
 			end := clientv3.GetPrefixRangeEnd(right.area)
 			return errorOf(c.RoleGrantPermission(ctx, role, right.area, end, right.kind))

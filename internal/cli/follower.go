@@ -40,15 +40,7 @@ type end struct {
 	ending *metadata.Ending
 }
 
-// onEnded queues a hold that has ended. The view calls it from its own goroutine.
-func (f *follower) onEnded(r *metadata.Record, e *metadata.Ending) {
-	f.addEnd(func() *locks.Row { return f.judge(r).Rows[0] }, e)
-}
-
-func (f *follower) onLeasedEnded(l *locks.Leased, e *metadata.Ending) {
-	f.addEnd(func() *locks.Row { return locks.NewLeasedRow(l, f.now()) }, e)
-}
-
+// addEnd queues a hold that has ended. The views call it from their own goroutines.
 func (f *follower) addEnd(row func() *locks.Row, e *metadata.Ending) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -29,10 +29,7 @@ func newHistory(a *app) *cobra.Command {
 		Short: "Show holds that were auto-unlocked or force-unlocked",
 		Long: `Show the holds that the unlocker or an operator ended, newest first. Locks released by their holders
 leave no trace here.
-A QUERY selects some of them, by their state and age at the end: see "mutexctl help query".
-
-On a terminal, what does not fit is cut, and a note says so; -o wide shows all. In a pipe or a file
-nothing is cut, so WHY is complete.`,
+A QUERY selects some of them, by their state and age at the end: see "mutexctl help query".`,
 		Example: `  mutexctl history 'billing/* ended:force-unlocked' --limit 10
   mutexctl history -o json | jq -r 'select(.how == "force-unlocked") | [.ended_at, .name, .by, .why] | @tsv'`,
 	}

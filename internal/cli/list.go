@@ -260,9 +260,14 @@ Stop it with Ctrl-C. When etcd is unreachable, watch reports it on stderr and re
 
 func (o *watchOptions) run(ctx context.Context, s *session) error {
 	f := &follower{app: o.app, query: o.query, json: o.format.JSON(), reported: map[hold]string{}}
+	onEnded := func(r *metadata.Record, e *metadata.Ending) {
+		f.addEnd(func() *locks.Row { return f.judge(r).Rows[0] }, e)
+	}
 	f.view = lockview.New(s.layout, lockview.Source{List: s.store.ListKeys, Watch: s.store.Watch,
-		Ending: s.store.ReadEnding}, lockview.Options{OnEnded: f.onEnded, Explain: etcdconn.Explain})
-	f.others = etcdlocks.New(o.app.etcdLocks, s.layout, s.store, f.onLeasedEnded)
+		Ending: s.store.ReadEnding}, lockview.Options{OnEnded: onEnded, Explain: etcdconn.Explain})
+	f.others = etcdlocks.New(o.app.etcdLocks, s.layout, s.store, func(l *locks.Leased, e *metadata.Ending) {
+		f.addEnd(func() *locks.Row { return locks.NewLeasedRow(l, f.now()) }, e)
+	})
 	ctx, cancel := context.WithCancel(ctx)
 	var following sync.WaitGroup
 	following.Go(func() { _ = f.view.Run(ctx) }) // ends only with the context
