@@ -47,14 +47,6 @@ func (f *follower) addEnd(row func() *locks.Row, e *metadata.Ending) {
 	f.ends = append(f.ends, end{row, e})
 }
 
-func (f *follower) takeEnds() []end {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	ends := f.ends
-	f.ends = nil
-	return ends
-}
-
 func (f *follower) now() time.Time { return f.app.Now() }
 
 // judge judges records now, as the unlockers do.
@@ -71,7 +63,10 @@ func (f *follower) finds(row *locks.Row) bool {
 // update reports what has changed, and returns when the next deadline changes the state of a lock. It reads the ended
 // holds before the locks, so that it never reports an ended hold as held.
 func (f *follower) update() (next time.Time, err error) {
-	ends := f.takeEnds()
+	f.mu.Lock()
+	ends := f.ends
+	f.ends = nil
+	f.mu.Unlock()
 	held := f.judge(f.view.Locks()...)
 	for _, e := range ends {
 		if err := f.reportEnd(e.row(), e.ending); err != nil {

@@ -105,20 +105,15 @@ func (j *job) onLost(lock *mutex.Lock, c *childproc.Child) error {
 	return lostErrorf("the command was ended, because the lock was lost")
 }
 
-// onAsk is the value of --on-ask: a signal for the command, or a shell command to run, when run is asked to finish. The
+// onAsk is what --on-ask says: a signal for the command, or a shell command to run, when run is asked to finish. The
 // zero onAsk only reports the request.
 type onAsk struct {
-	value   string
 	signal  syscall.Signal // 0: none
 	command string         // for the shell
 }
 
-func (o *onAsk) String() string { return o.value }
-func (o *onAsk) Type() string   { return "action" }
-
-// Set parses the name of a signal that run forwards, or a shell command.
-func (o *onAsk) Set(value string) error {
-	*o = onAsk{value: value}
+// parse reads the name of a signal that run forwards, or a shell command.
+func (o *onAsk) parse(value string) error {
 	name := "SIG" + strings.TrimPrefix(value, "SIG")
 	signal, err := childproc.ParseSignal(name)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/clustermutex/unlocker/internal/cli/childproc"
 	"github.com/clustermutex/unlocker/pkg/jobs"
@@ -91,7 +92,8 @@ func (j *job) usedText(period jobs.Period) string {
 	if !j.tick.IsZero() {
 		return fmt.Sprintf("the tick of %s is used up, %s", timeText(period.Start, j.app.Now()), period.Note)
 	}
-	next := j.next(period.Start)
+	past := (period.Start.UnixNano() - int64(j.offset)) % int64(j.every)
+	next := period.Start.Add(j.every - time.Duration(past))
 	return fmt.Sprintf("the period that began %s is used up, %s; the next one begins %s",
 		timeText(period.Start, j.app.Now()), period.Note, timeText(next, j.app.Now()))
 }

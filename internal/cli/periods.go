@@ -244,9 +244,3 @@ func (p *periodFlags) checkPeriods() error {
 	}
 	return nil
 }
-
-// next returns when the period after the one that began at start begins.
-func (p *periodFlags) next(start time.Time) time.Time {
-	past := (start.UnixNano() - int64(p.offset)) % int64(p.every)
-	return start.Add(p.every - time.Duration(past))
-}

@@ -68,7 +68,7 @@ More: "mutexctl help exit-codes", and https://github.com/clustermutex/unlocker/b
 	flags.Positive(f, "expect", "auto-unlock-after", "max-hold", "grace")
 	f.BoolVar(&o.leaveChildren, "leave-children", false,
 		"let what the command starts outlive it and its lock; no witness proves its end then")
-	f.Var(&o.onAsk, "on-ask", "when asked to finish: a signal for the command, or a shell command to run")
+	f.Func("on-ask", "`action` when asked to finish: a signal for the command, or a shell command to run", o.onAsk.parse)
 	f.BoolVarP(&a.quiet, "quiet", "q", false, "do not report that the lock is held or the period is used up")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if cmd.ArgsLenAtDash() != 1 {

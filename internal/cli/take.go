@@ -115,16 +115,17 @@ func (t *takeFlags) heldError(w mutex.Waiting) *mutex.HeldError {
 // waitsForItself reports whether this command waits for a lock that is held on its own behalf, by one of the holds
 // under which it runs.
 func waitsForItself(held *mutex.HeldError, under []string) bool {
-	if slices.Contains(under, held.Holder.UUID) && (held.Kind == "" || held.Holder.Name == held.Name) {
-		return true
-	}
-	for i := range held.Holders {
-		mine := &held.Holders[i]
-		if !slices.Contains(under, mine.UUID) {
-			continue
+	holders := append([]metadata.FullRecord{held.Holder}, held.Holders...)
+	return slices.ContainsFunc(holders, func(r metadata.FullRecord) bool {
+		isWhole := r.Name == held.Name
+		switch {
+		case !slices.Contains(under, r.UUID):
+			return false
+		case held.Kind == metadata.KindShared:
+			return isWhole
+		case held.Kind == metadata.KindSemaphore:
+			return isWhole || held.Weight > held.Limit-r.Permits()
 		}
-		return held.Kind == metadata.KindExclusive || held.Kind == metadata.KindSemaphore &&
-			held.Weight > held.Limit-mine.Permits()
-	}
-	return false
+		return true
+	})
 }
