@@ -184,17 +184,12 @@ func document[T metadata.FinishRequest | metadata.MoreTime | metadata.Acknowledg
 		d.problem(f.Name, metadata.ProblemBadValue, "not the JSON object that belongs here")
 		return nil
 	}
-	var uuid string
-	var token int64
-	switch v := any(document).(type) {
-	case metadata.FinishRequest:
-		uuid, token = v.UUID, v.Token
-	case metadata.MoreTime:
-		uuid, token = v.UUID, v.Token
-	case metadata.Acknowledgement:
-		uuid, token = v.UUID, v.Token
+	var hold struct {
+		UUID  string `json:"uuid"`
+		Token int64  `json:"token"`
 	}
-	if i, ok := d.find(FieldUUID); !ok || d.fields[i].Value != uuid || d.doc.Token != token {
+	_ = json.Unmarshal([]byte(f.Value), &hold) // as above
+	if i, ok := d.find(FieldUUID); !ok || d.fields[i].Value != hold.UUID || d.doc.Token != hold.Token {
 		d.problem(f.Name, metadata.ProblemBadValue, "is meant for another hold")
 		return nil
 	}

@@ -34,26 +34,13 @@ const (
 //
 // each may keep the values. If compaction overtakes a list, list again.
 func (s *Store) ListKeys(ctx context.Context, each func(protocol.KV)) (revision int64, err error) {
-	if revision, err = s.listRanges(ctx, each); err != nil {
-		return 0, fmt.Errorf("list %s: %w", s.layout.Prefix(), err)
-	}
-	return revision, nil
-}
-
-// listRanges lists the ranges between the unlisted areas, all at the same revision.
-func (s *Store) listRanges(ctx context.Context, each func(protocol.KV)) (int64, error) {
-	revision := int64(0)
 	from := s.layout.Prefix()
-	ranges := make([]locktxn.Range, 0, 6)
-	for _, area := range s.layout.UnlistedAreas() {
-		ranges = append(ranges, locktxn.Range{From: from, To: area})
-		from = protocol.End(area)
-	}
-	for _, r := range append(ranges, locktxn.Range{From: from, To: protocol.End(s.layout.Prefix())}) {
-		newest, err := s.readRange(ctx, r, revision, each)
+	for _, area := range append(s.layout.UnlistedAreas(), protocol.End(from)) {
+		newest, err := s.readRange(ctx, locktxn.Range{From: from, To: area}, revision, each)
 		if err != nil {
-			return 0, err
+			return 0, fmt.Errorf("list %s: %w", s.layout.Prefix(), err)
 		}
+		from = protocol.End(area)
 		if revision == 0 { // later answers name a newer one, although they show this one
 			revision = newest
 		}

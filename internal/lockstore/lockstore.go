@@ -37,6 +37,7 @@ type Store struct {
 	unrecorded func(protocol.Action) // may be nil
 
 	progressInterval time.Duration // how often a watch asks etcd for its progress
+	maxSilence       time.Duration // without a sign of life; then a watch counts as dead
 
 	history, audit, presence, statements *leasePool
 
@@ -60,17 +61,19 @@ func WithUnrecorded(f func(protocol.Action)) Option { return func(s *Store) { s.
 
 // WithProgressInterval makes a watch ask etcd for a sign of life this often instead of every [ProgressInterval], and
 // end after four times as long without one.
-func WithProgressInterval(d time.Duration) Option { return func(s *Store) { s.progressInterval = d } }
+func WithProgressInterval(d time.Duration) Option {
+	return func(s *Store) { s.progressInterval, s.maxSilence = d, 4*d }
+}
 
 // New returns a store that uses the client of etcd, which the caller closes.
 func New(client *clientv3.Client, l protocol.Layout, opts ...Option) *Store {
 	etcd := anymember.NewClient(client)
 	s := &Store{
 		client: client, etcd: etcd, paged: withMaxAnswer(client, pageBytes), layout: l, log: zerolog.Nop(),
-		progressInterval: ProgressInterval,
-		history:          newLeasePool(etcd, protocol.HistoryRetention+time.Hour, time.Hour),
-		audit:            newLeasePool(etcd, protocol.AuditRetention+time.Hour, time.Hour),
-		presence:         newLeasePool(etcd, protocol.PresenceTTL, protocol.PresenceTTL/3),
+		progressInterval: ProgressInterval, maxSilence: 4 * ProgressInterval,
+		history:  newLeasePool(etcd, protocol.HistoryRetention+time.Hour, time.Hour),
+		audit:    newLeasePool(etcd, protocol.AuditRetention+time.Hour, time.Hour),
+		presence: newLeasePool(etcd, protocol.PresenceTTL, protocol.PresenceTTL/3),
 
 		statements: newLeasePool(etcd, protocol.StatementTTL+time.Hour, time.Hour),
 	}

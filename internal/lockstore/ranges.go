@@ -1,6 +1,7 @@
 package lockstore
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -85,64 +86,51 @@ func rangesToDelete(record string, runs []locktxn.Range) []locktxn.Range {
 	return ranges
 }
 
-// ListRecords calls each for the record of every lock whose name begins with prefix, in key order, at the revision that
-// it returns, until each returns false. Every value is read once, and only a part of them is in memory at a time. The
-// time spent in each does not count as silence of etcd, but if etcd compacts the revision meanwhile, the list fails.
-// The witnesses' statements are read first, at the same revision.
-func (s *Store) ListRecords(ctx context.Context, prefix string, each func(*metadata.Record) bool) (int64, error) {
-	revision, err := s.listRecords(ctx, prefix, each)
-	if err != nil {
-		return 0, fmt.Errorf("list %s: %w", s.layout.Prefix(), err)
-	}
-	return revision, nil
-}
-
-func (s *Store) listRecords(ctx context.Context, prefix string, each func(*metadata.Record) bool) (int64, error) {
+// ListRecords calls each for the record of every lock whose name begins with prefix, in key order, at one revision,
+// until each returns false. Every value is read once, and only a part of them is in memory at a time. The time spent in
+// each does not count as silence of etcd, but if etcd compacts the revision meanwhile, the list fails. The witnesses'
+// statements are read first, at the same revision.
+func (s *Store) ListRecords(ctx context.Context, prefix string, each func(*metadata.Record) bool) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	stated := map[protocol.Key]*metadata.Statement{}
-	revision := int64(0)
-	for _, area := range []string{s.layout.Deaths(), s.layout.Suspicions()} {
-		newest, err := s.readRange(ctx, locktxn.Range{From: area, To: protocol.End(area)}, revision,
-			func(kv protocol.KV) {
-				key := s.layout.Parse(kv.Key)
-				if st := protocol.ReadStatement(key.ID, kv); st != nil {
-					stated[key] = st
-				}
-			})
-		if err != nil {
-			return 0, err
-		}
-		if revision == 0 {
-			revision = newest
-		}
-	}
 	enough := false
-	g := protocol.RecordAssembler{Each: func(lock string, fields []metadata.Field, foreign []string) {
+	records := protocol.RecordAssembler{Each: func(lock string, fields []metadata.Field, foreign []string) {
 		if enough {
 			return
 		}
 		r := lockrecord.DecodeRecord(lock, fields, foreign...)
 		lockrecord.AttachStatements(&r, stated[protocol.Key{Kind: protocol.KindDeath, ID: r.UUID}],
 			stated[protocol.Key{Kind: protocol.KindSuspicion, ID: r.UUID}])
-		if !each(&r) {
-			enough = true
+		if enough = !each(&r); enough {
 			stop()
 		}
 	}}
-	for _, part := range s.rangesOf(prefix) {
-		_, err := s.readRange(ctx, part, revision, func(kv protocol.KV) { g.Add(s.layout.Parse(kv.Key), kv) })
-		if err == nil {
-			g.Flush()
-		}
-		if enough {
-			return revision, nil
-		}
-		if err != nil {
-			return 0, err
+	add := func(kv protocol.KV) {
+		key := s.layout.Parse(kv.Key)
+		if key.Kind != protocol.KindDeath && key.Kind != protocol.KindSuspicion {
+			records.Add(key, kv)
+		} else if st := protocol.ReadStatement(key.ID, kv); st != nil {
+			stated[key] = st
 		}
 	}
-	return revision, nil
+	areas := []locktxn.Range{{From: s.layout.Deaths(), To: protocol.End(s.layout.Deaths())},
+		{From: s.layout.Suspicions(), To: protocol.End(s.layout.Suspicions())}}
+	revision := int64(0)
+	for _, r := range append(areas, s.rangesOf(prefix)...) {
+		newest, err := s.readRange(ctx, r, revision, add)
+		if err == nil {
+			records.Flush()
+		}
+		if enough {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("list %s: %w", s.layout.Prefix(), err)
+		}
+		revision = cmp.Or(revision, newest)
+	}
+	return nil
 }
 
 // rangesOf returns the ranges with the records of all locks whose names begin with prefix.

@@ -23,7 +23,6 @@ import (
 const ProgressInterval = 2 * time.Second
 
 const (
-	maxSilentIntervals = 4        // without a sign of life; then a watch counts as dead
 	maxRevisionsBehind = 5_000    // catching up from further behind costs etcd more than a list
 	maxBacklog         = 64 << 20 // in bytes, for a consumer that is slower than etcd
 )
@@ -41,15 +40,9 @@ func (s *Store) Watch(ctx context.Context, after int64, each func(revision int64
 // WatchPrefix is Watch for keys of other libraries.
 func (s *Store) WatchPrefix(ctx context.Context, prefix string, after int64,
 	each func(revision int64, events []protocol.Event)) error {
-	return s.watch(ctx, prefix, after, maxSilentIntervals*s.progressInterval, each)
-}
-
-// watch is WatchPrefix with the silence after which the watch counts as dead.
-func (s *Store) watch(ctx context.Context, prefix string, after int64, maxSilence time.Duration,
-	each func(revision int64, events []protocol.Event)) error {
 	ctx, end := context.WithCancelCause(ctx)
 	w := &watch{
-		store: s, prefix: prefix, end: end, maxSilence: maxSilence,
+		store: s, prefix: prefix, end: end,
 		backlog: &backlog{limit: maxBacklog, ready: make(chan struct{}, 1)},
 		// A separate watcher has a separate stream, which no other slow watch can block.
 		watcher: clientv3.NewWatcher(s.client),
@@ -73,7 +66,6 @@ type watch struct {
 	prefix          string
 	watcher         clientv3.Watcher
 	end             context.CancelCauseFunc
-	maxSilence      time.Duration // with silence
 	backlog         *backlog
 	highestRevision atomic.Int64 // highest revision heard of
 	heardAt         atomic.Pointer[time.Time]
@@ -149,7 +141,7 @@ func (w *watch) checkAlive(ctx context.Context) error {
 			return err
 		}
 	}
-	if quiet := time.Since(*w.heardAt.Load()); quiet >= w.maxSilence {
+	if quiet := time.Since(*w.heardAt.Load()); quiet >= w.store.maxSilence {
 		return &WatchError{ReasonSilent, fmt.Errorf("nothing heard for %v", quiet.Round(time.Millisecond))}
 	}
 	// Other metadata in the context would select another stream. The answer arrives as an event, so an error here shows

@@ -20,7 +20,10 @@ import (
 )
 
 // quick makes watches ask for signs of life several times a second.
-var quick = lockstore.WithProgressInterval(300 * time.Millisecond)
+func quick(s *lockstore.Store) {
+	lockstore.WithProgressInterval(300 * time.Millisecond)(s)
+	patient(s)
+}
 
 // watching is a running watch.
 type watching struct {
@@ -34,17 +37,11 @@ type watching struct {
 	signs    int
 }
 
-// watch starts a watch that bears silence, which a busy machine can cause.
 func (w world) watch(after int64) *watching {
-	w.Helper()
-	return w.watchFor(time.Hour, after)
-}
-
-func (w world) watchFor(patience time.Duration, after int64) *watching {
 	w.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	g := &watching{world: w, stop: cancel, done: make(chan error, 1)}
-	go func() { g.done <- w.WatchFor(ctx, patience, after, g.each) }()
+	go func() { g.done <- w.Watch(ctx, after, g.each) }()
 	w.Cleanup(cancel)
 	return g
 }
@@ -170,8 +167,8 @@ func TestWatchEndsAfterARestore(t *testing.T) {
 
 func TestWatchEndsWhenTheNetworkIsSilent(t *testing.T) {
 	t.Parallel()
-	p, w, _ := behindProxy(t, quick)
-	g := w.watchFor(time.Second, w.put("/other", ""))
+	p, w, _ := behindProxy(t, quick, lockstore.WithMaxSilence(time.Second))
+	g := w.watch(w.put("/other", ""))
 	etcdtest.Eventually(t, "a sign of life, or an end", func() bool {
 		_, _, signs := g.saw()
 		return signs > 0 || len(g.done) > 0
@@ -227,7 +224,7 @@ func TestWatchEndsWhenItsConsumerIsTooSlow(t *testing.T) {
 	done := make(chan error, 1)
 	after := w.put("/other", "")
 	go func() {
-		done <- w.WatchFor(t.Context(), time.Hour, after, func(int64, []protocol.Event) {
+		done <- w.Watch(t.Context(), after, func(int64, []protocol.Event) {
 			stuck <- struct{}{}
 			<-release
 		})

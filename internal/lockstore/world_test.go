@@ -64,8 +64,11 @@ func parallel(t *testing.T) world {
 
 func on(t testing.TB, c *clientv3.Client, opts ...lockstore.Option) world {
 	l := protocol.DefaultLayout()
-	return world{t, lockstore.New(c, l, opts...), c, l}
+	return world{t, lockstore.New(c, l, slices.Insert(opts, 0, patient)...), c, l}
 }
+
+// patient makes watches bear silence, which a busy machine can cause.
+var patient = lockstore.WithMaxSilence(time.Hour)
 
 // wired returns a world behind a wire, for a parallel test.
 func wired(t *testing.T) (*wire, world) {

@@ -53,7 +53,7 @@ func New(etcd *clientv3.Client, o Options) (*Inspector, error) {
 // A record whose Token is 0 is a remnant: nobody holds that lock.
 func (i *Inspector) List(ctx context.Context, prefix string) iter.Seq2[*metadata.Record, error] {
 	return func(yield func(*metadata.Record, error) bool) {
-		_, err := i.locks.ListRecords(ctx, prefix, func(r *metadata.Record) bool { return yield(r, nil) })
+		err := i.locks.ListRecords(ctx, prefix, func(r *metadata.Record) bool { return yield(r, nil) })
 		if err != nil {
 			yield(nil, fmt.Errorf("inspect: %w", err))
 		}

@@ -138,7 +138,7 @@ var unlockerSuites = []suite{
 		{"store-delay-dead", `r.Ending.Cause != metadata.EndingAbandoned`, `true`, "TestDeadHolderCausesNoDelay"},
 		{"watch-slow", `b.bytes >= b.limit`, `false`, "TestWatchEndsWhenItsConsumerIsTooSlow"},
 		{"watch-behind", `behind > maxRevisionsBehind && w.caughtUp`, `false`, "TestWatchEndsIfItResumesFarBehind"},
-		{"watch-silent", `quiet >= w.maxSilence`, `false`, "TestWatchEndsWhenTheNetworkIsSilent"},
+		{"watch-silent", `quiet >= w.store.maxSilence`, `false`, "TestWatchEndsWhenTheNetworkIsSilent"},
 	}},
 	{"internal/witness/holderproc", []fault{
 		// What a holder says of its process.
