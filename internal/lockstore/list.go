@@ -36,7 +36,7 @@ const (
 func (s *Store) ListKeys(ctx context.Context, each func(protocol.KV)) (revision int64, err error) {
 	from := s.layout.Prefix()
 	for _, area := range append(s.layout.UnlistedAreas(), protocol.End(from)) {
-		newest, err := s.readRange(ctx, locktxn.Range{From: from, To: area}, revision, each)
+		newest, err := s.readRange(ctx, protocol.Range{From: from, To: area}, revision, each)
 		if err != nil {
 			return 0, fmt.Errorf("list %s: %w", s.layout.Prefix(), err)
 		}
@@ -50,7 +50,7 @@ func (s *Store) ListKeys(ctx context.Context, each func(protocol.KV)) (revision 
 
 // readRange reads one range at a revision (0: the newest), and returns the newest revision. It asks another member when
 // one is unavailable before it gave a key: a list has several ranges, and would never finish.
-func (s *Store) readRange(ctx context.Context, r locktxn.Range, revision int64,
+func (s *Store) readRange(ctx context.Context, r protocol.Range, revision int64,
 	each func(protocol.KV)) (newest int64, err error) {
 	given := false
 	first := func(kv protocol.KV) {
@@ -68,7 +68,7 @@ func (s *Store) readRange(ctx context.Context, r locktxn.Range, revision int64,
 }
 
 // readRangeFrom reads a range from one member, as a stream if the server can.
-func (s *Store) readRangeFrom(ctx context.Context, r locktxn.Range, revision int64, each func(protocol.KV)) (int64,
+func (s *Store) readRangeFrom(ctx context.Context, r protocol.Range, revision int64, each func(protocol.KV)) (int64,
 	error) {
 	if !s.noStreams.Load() {
 		at, err := s.stream(ctx, r, revision, each)
@@ -80,7 +80,7 @@ func (s *Store) readRangeFrom(ctx context.Context, r locktxn.Range, revision int
 	return s.pages(ctx, r, revision, each)
 }
 
-func (s *Store) stream(ctx context.Context, r locktxn.Range, revision int64, each func(protocol.KV)) (int64, error) {
+func (s *Store) stream(ctx context.Context, r protocol.Range, revision int64, each func(protocol.KV)) (int64, error) {
 	ctx, alive, cancel := withStallLimit(ctx)
 	defer cancel()
 	chunks, err := s.etcd.GetStream(ctx, r.From, clientv3.WithRange(r.To), clientv3.WithRev(revision))
@@ -106,7 +106,7 @@ func (s *Store) stream(ctx context.Context, r locktxn.Range, revision int64, eac
 	return 0, contextCause(ctx, err)
 }
 
-func (s *Store) pages(ctx context.Context, r locktxn.Range, revision int64, each func(protocol.KV)) (int64, error) {
+func (s *Store) pages(ctx context.Context, r protocol.Range, revision int64, each func(protocol.KV)) (int64, error) {
 	ctx, alive, cancel := withStallLimit(ctx)
 	defer cancel()
 	keys := int64(pageKeys)
@@ -187,7 +187,7 @@ func (b maxAnswerKV) Range(ctx context.Context, r *pb.RangeRequest,
 // etcd's newest revision. It is for the areas that [Store.ListKeys] leaves out, and for keys of other libraries.
 func (s *Store) ListPrefix(ctx context.Context, prefix string, revision int64,
 	each func(protocol.KV)) (newest int64, err error) {
-	newest, err = s.readRange(ctx, locktxn.Range{From: prefix, To: protocol.End(prefix)}, revision, each)
+	newest, err = s.readRange(ctx, protocol.Range{From: prefix, To: protocol.End(prefix)}, revision, each)
 	if err != nil {
 		return 0, fmt.Errorf("list %s: %w", prefix, err)
 	}

@@ -45,8 +45,8 @@ func (s *Store) prepareRemoval(ctx context.Context, r lockrecord.Removal) (*lock
 
 // fieldRuns returns the ranges that contain fields and no foreign keys: one for each run of adjacent fields. The keys
 // are sorted.
-func (s *Store) fieldRuns(keys []*mvccpb.KeyValue) []locktxn.Range {
-	var runs []locktxn.Range
+func (s *Store) fieldRuns(keys []*mvccpb.KeyValue) []protocol.Range {
+	var runs []protocol.Range
 	open := false // the last run may be extended
 	for _, kv := range keys {
 		key := string(kv.Key)
@@ -55,7 +55,7 @@ func (s *Store) fieldRuns(keys []*mvccpb.KeyValue) []locktxn.Range {
 			continue
 		}
 		if !open {
-			runs, open = append(runs, locktxn.Range{From: key}), true
+			runs, open = append(runs, protocol.Range{From: key}), true
 		}
 		runs[len(runs)-1].To = key + "\x00"
 	}
@@ -64,15 +64,15 @@ func (s *Store) fieldRuns(keys []*mvccpb.KeyValue) []locktxn.Range {
 
 // rangesToDelete returns as many of the runs as one transaction can delete, beginning with those that make the lock
 // held. The protocol's own fields are always included, even if there were too many keys to read them all.
-func rangesToDelete(record string, runs []locktxn.Range) []locktxn.Range {
-	var ranges []locktxn.Range
+func rangesToDelete(record string, runs []protocol.Range) []protocol.Range {
+	var ranges []protocol.Range
 	for _, field := range lockrecord.ReservedFields() {
 		key := record + field
-		contains := func(r locktxn.Range) bool { return r.From <= key && key < r.To }
+		contains := func(r protocol.Range) bool { return r.From <= key && key < r.To }
 		if slices.ContainsFunc(ranges, contains) {
 			continue
 		}
-		run := locktxn.Range{From: key, To: key + "\x00"}
+		run := protocol.Range{From: key, To: key + "\x00"}
 		if i := slices.IndexFunc(runs, contains); i >= 0 {
 			run = runs[i]
 		}
@@ -114,10 +114,10 @@ func (s *Store) ListRecords(ctx context.Context, prefix string, each func(*metad
 			stated[key] = st
 		}
 	}
-	areas := []locktxn.Range{{From: s.layout.Deaths(), To: protocol.End(s.layout.Deaths())},
+	areas := []protocol.Range{{From: s.layout.Deaths(), To: protocol.End(s.layout.Deaths())},
 		{From: s.layout.Suspicions(), To: protocol.End(s.layout.Suspicions())}}
 	revision := int64(0)
-	for _, r := range append(areas, s.rangesOf(prefix)...) {
+	for _, r := range append(areas, s.layout.Records(prefix)...) {
 		newest, err := s.readRange(ctx, r, revision, add)
 		if err == nil {
 			records.Flush()
@@ -131,17 +131,4 @@ func (s *Store) ListRecords(ctx context.Context, prefix string, each func(*metad
 		revision = cmp.Or(revision, newest)
 	}
 	return nil
-}
-
-// rangesOf returns the ranges with the records of all locks whose names begin with prefix.
-func (s *Store) rangesOf(prefix string) []locktxn.Range {
-	if prefix == "" {
-		var all []locktxn.Range
-		for _, r := range s.layout.Records() {
-			all = append(all, locktxn.Range{From: r[0], To: r[1]})
-		}
-		return all
-	}
-	from := s.layout.Prefix() + protocol.EncodeName(prefix)
-	return []locktxn.Range{{From: from, To: protocol.End(from)}}
 }

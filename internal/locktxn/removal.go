@@ -14,7 +14,7 @@ type Removal struct {
 	lockrecord.Removal
 	// Ranges hold the record's keys. They are needed only if Record.Foreign reports that other keys lie in the record's
 	// range: then exactly these ranges are deleted instead of the whole.
-	Ranges       []Range
+	Ranges       []protocol.Range
 	HistoryLease clientv3.LeaseID // of the history key
 	Audit        *clientv3.Op     // writes the operator's action; nil for an unlocker
 
@@ -27,9 +27,6 @@ type Removal struct {
 func (r *Removal) HasDelay() bool {
 	return r.Delay > 0 && r.Record.Token != 0 && r.Ending.Cause != metadata.EndingAbandoned
 }
-
-// Range is the keys from From up to, but not including, To.
-type Range struct{ From, To string }
 
 // AutoUnlock removes the record if it is still the one that was judged: same acquisition, same deadline.
 func AutoUnlock(l protocol.Layout, r *Removal) Txn {

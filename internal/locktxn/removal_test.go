@@ -65,7 +65,7 @@ func TestRemovalSparesForeignKeys(t *testing.T) {
 		t.Fatalf("the record does not show the foreign keys: %+v", r.Record)
 	}
 	record := s.l.Record("a")
-	r.Ranges = []locktxn.Range{{From: record + "a", To: record + "b"}, {From: record + "c", To: record + "z"}}
+	r.Ranges = []protocol.Range{{From: record + "a", To: record + "b"}, {From: record + "c", To: record + "z"}}
 	s.done("auto-unlock", locktxn.AutoUnlock(s.l, r))
 	if got := s.keys("a/"); len(got) != 2 {
 		t.Errorf("left in the range: %v, want the two foreign keys", got)

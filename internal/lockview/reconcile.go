@@ -11,17 +11,11 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// findings is what a list revealed.
-type findings struct {
-	gone     []*metadata.Record // holds that are over
-	died     []*metadata.Record // holds whose holder is proven to have ended
-	differed int                // locks that differed
-}
-
-// reconcile makes the snapshot match the list in b, except for keys touched meanwhile (nil: none). The caller holds mu.
-func (v *View) reconcile(b *builder, t touched) (n findings) {
+// reconcile makes the snapshot match the list in b, except for keys touched meanwhile (nil: none). It returns what
+// changed, and how many locks differed from the list. The caller holds mu.
+func (v *View) reconcile(b *builder, t touched) (changes []lockChange, differed int) {
 	withStatements := v.reconcileStatements(b, t)
-	changes, differed := v.reconcileLocks(b, t)
+	changes, differed = v.reconcileLocks(b, t)
 	for _, lock := range withStatements {
 		if c, changed := v.snap.updateStatements(lock); changed {
 			changes = append(changes, c)
@@ -29,16 +23,9 @@ func (v *View) reconcile(b *builder, t touched) (n findings) {
 		}
 	}
 	v.snap.dropUnmatched()
-	n.differed = differed
 	now := v.Clock()
-	for _, c := range changes {
-		v.stamp(&c, now, false)
-		if r := c.ended(); r != nil {
-			n.gone = append(n.gone, &r.Record)
-		}
-		if c.died() {
-			n.died = append(n.died, &c.after.Record)
-		}
+	for i := range changes {
+		v.stamp(&changes[i], now, false)
 	}
 	b.snap.queues.keepSeen(v.snap.queues)
 	keepTouched(t, protocol.KindTicket, b.snap.queues, v.snap.queues)
@@ -54,7 +41,7 @@ func (v *View) reconcile(b *builder, t touched) (n findings) {
 		v.snap.misplaced.replace(b.snap.misplaced)
 		v.shown = nil
 	}
-	return n
+	return changes, differed
 }
 
 func (v *View) reconcileLocks(b *builder, t touched) (changes []lockChange, differed int) {
@@ -143,24 +130,34 @@ func (v *View) reconcileUnlockers(listed map[string]unlocker, t touched) {
 	v.snap.unlockers = listed
 }
 
-func (v *View) report(ctx context.Context, found findings) {
-	v.reportEnded(ctx, found.gone)
-	for _, r := range found.died {
-		v.opt.OnHolderDied(r)
-	}
-}
-
-// reportEnded reports holds that a list no longer found. etcd may have their endings; reading them stops after a
-// second, so that many of them do not hold up the view.
-func (v *View) reportEnded(ctx context.Context, gone []*metadata.Record) {
+// reportListed reports what a list changed. etcd may have the endings of holds that it no longer found; reading them
+// stops after a second, so that many of them do not hold up the view.
+func (v *View) reportListed(ctx context.Context, changes []lockChange) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	for _, r := range gone {
-		var ending *metadata.Ending
+	v.report(changes, nil, func(id string) (ending *metadata.Ending) {
 		if v.src.Ending != nil && ctx.Err() == nil {
-			ending, _ = v.src.Ending(ctx, r.HistoryID())
+			ending, _ = v.src.Ending(ctx, id)
 		}
-		v.opt.OnEnded(r, ending)
+		return ending
+	})
+}
+
+// report calls the hooks for the holds that began, ended or died. left are the waiters that left their queues, by uuid.
+func (v *View) report(changes []lockChange, left map[string]metadata.Waiter,
+	ending func(id string) *metadata.Ending) {
+	for _, c := range changes {
+		if h := c.ended(); h != nil {
+			v.opt.OnEnded(&h.Record, ending(h.HistoryID()))
+		}
+		if h := c.began(); h != nil {
+			if w, waited := left[h.UUID]; waited {
+				v.opt.OnAcquired(&h.Record, w)
+			}
+		}
+		if c.died() {
+			v.opt.OnHolderDied(&c.after.Record)
+		}
 	}
 }
 

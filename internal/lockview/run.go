@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 // longLived is how long a watch must live to reset the count of consecutive failures.
@@ -23,9 +24,6 @@ func (v *View) Run(ctx context.Context) error {
 			began := time.Now()
 			err = v.watch(ctx)
 			reason = reasonOf(err)
-			if ctx.Err() == nil {
-				v.restarted(reason)
-			}
 			if time.Since(began) >= longLived {
 				failures = 0
 			}
@@ -37,7 +35,7 @@ func (v *View) Run(ctx context.Context) error {
 			return nil
 		}
 		event := v.opt.Log.Debug()
-		if v.lost(err) {
+		if v.lost(err, reason) {
 			event = v.opt.Log.Warn()
 		}
 		event.Err(err).Str("reason", reason).Msg("the view of the locks was interrupted")
@@ -72,12 +70,12 @@ func (v *View) relist(ctx context.Context, reason string) error {
 	}
 	v.mu.Lock()
 	v.touched = nil
-	found := v.reconcile(b, nil)
+	changes, _ := v.reconcile(b, nil)
 	v.stats.Resyncs[reason]++
 	v.synced(revision)
 	v.announce()
 	v.mu.Unlock()
-	v.report(ctx, found)
+	v.reportListed(ctx, changes)
 	return nil
 }
 
@@ -112,19 +110,7 @@ func (v *View) apply(revision int64, events []protocol.Event) {
 		v.announce()
 	}
 	v.mu.Unlock()
-	for _, c := range changes {
-		if h := c.ended(); h != nil {
-			v.opt.OnEnded(&h.Record, decodeEnding(shown.endings[h.HistoryID()]))
-		}
-		if h := c.began(); h != nil {
-			if w, waited := shown.left[h.UUID]; waited {
-				v.opt.OnAcquired(&h.Record, w)
-			}
-		}
-		if c.died() {
-			v.opt.OnHolderDied(&c.after.Record)
-		}
-	}
+	v.report(changes, shown.left, func(id string) *metadata.Ending { return decodeEnding(shown.endings[id]) })
 }
 
 // synced notes that the snapshot matches etcd at a revision. The caller holds mu.
@@ -134,18 +120,15 @@ func (v *View) synced(revision int64) {
 }
 
 // lost notes that the snapshot no longer follows etcd, and reports whether that is news.
-func (v *View) lost(err error) (news bool) {
+func (v *View) lost(err error, reason string) (news bool) {
 	cause := v.opt.Explain(err)
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.announce()
+	if reason != ReasonList {
+		v.stats.WatchRestarts[reason]++
+	}
 	return v.state.lose(cause)
-}
-
-func (v *View) restarted(reason string) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.stats.WatchRestarts[reason]++
 }
 
 // backoff returns how long to wait after this many consecutive failures: 100 ms, doubled each time up to 5 s, half of
@@ -216,15 +199,15 @@ func (c *comparison) start(ctx context.Context) {
 func (c *comparison) finish(ctx context.Context, b *builder) {
 	v := c.view
 	v.mu.Lock()
-	found := v.reconcile(b, v.touched)
+	changes, differed := v.reconcile(b, v.touched)
 	v.stats.Resyncs[ReasonPeriodic]++
-	v.stats.Corrected += uint64(found.differed)
-	if found.differed > 0 {
+	v.stats.Corrected += uint64(differed)
+	if differed > 0 {
 		v.announce()
 	}
 	v.mu.Unlock()
-	if found.differed > 0 {
-		v.opt.Log.Error().Int("locks", found.differed).Msg("a list found changes of locks that the watch had missed")
+	if differed > 0 {
+		v.opt.Log.Error().Int("locks", differed).Msg("a list found changes of locks that the watch had missed")
 	}
-	v.report(ctx, found)
+	v.reportListed(ctx, changes)
 }

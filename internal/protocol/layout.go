@@ -151,9 +151,16 @@ func (l Layout) Deaths() string     { return l.prefix + areaDeaths }
 func (l Layout) Suspicions() string { return l.prefix + areaSuspicions }
 func (l Layout) Delays() string     { return l.prefix + areaDelays }
 
-// Records returns the two half-open key ranges that contain every lock record and no other area.
-func (l Layout) Records() [2][2]string {
-	return [2][2]string{{l.prefix, l.prefix + "."}, {l.prefix + "/", End(l.prefix)}}
+// Range is the keys from From up to, but not including, To.
+type Range struct{ From, To string }
+
+// Records returns the ranges that contain the records of all locks whose names begin with prefix, and no other area.
+func (l Layout) Records(prefix string) []Range {
+	if prefix == "" {
+		return []Range{{l.prefix, l.prefix + "."}, {l.prefix + "/", End(l.prefix)}}
+	}
+	from := l.prefix + EncodeName(prefix)
+	return []Range{{from, End(from)}}
 }
 
 // End returns the first key after all keys with this prefix: the end of a half-open range.

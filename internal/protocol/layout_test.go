@@ -125,8 +125,8 @@ func TestUnlistedAreasAreInKeyOrder(t *testing.T) {
 		t.Errorf("%q", areas)
 	}
 	for _, area := range append(areas, l.Queues(), l.Unlockers()) {
-		for _, r := range l.Records() {
-			if area >= r[0] && area < r[1] {
+		for _, r := range l.Records("") {
+			if area >= r.From && area < r.To {
 				t.Errorf("%q is among the records", area)
 			}
 		}
