@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+	"github.com/spf13/cobra"
 
 	"github.com/clustermutex/unlocker/cmd/internal/mutexdash"
 	"github.com/clustermutex/unlocker/cmd/internal/unlocker"
@@ -26,15 +27,11 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-func (o *options) check() error {
-	if o.speed < 0.1 || o.speed > 50 {
-		return fmt.Errorf("--speed is %v: it must be between 0.1 and 50", o.speed)
-	}
-	return nil
-}
-
 // run starts everything, prints where it is, and stops it in reverse order.
 func (o *options) run(ctx context.Context, out io.Writer) error {
+	if o.speed < 0.1 || o.speed > 50 {
+		return daemon.Usage(fmt.Errorf("--speed is %v: it must be between 0.1 and 50", o.speed))
+	}
 	log := daemon.Logger(*o.log, os.Stderr)
 	server, dir, err := o.startEtcd(ctx)
 	if err != nil {
@@ -91,45 +88,29 @@ func (o *options) addPrograms(group *daemon.Group) error {
 			return err
 		}
 	}
-	p := o.policy()
-	shared := []string{
-		"--etcd.endpoints=" + o.etcd.value, "--log.level=" + o.log.Level, "--log.format=" + o.log.Format,
-		"--web.shutdown-delay=0s",
-	}
-	group.Add("unlocker", func(ctx context.Context) error {
-		return flags.Execute(ctx, flags.WithoutEnvironment(unlocker.Command()), slices.Concat(shared, []string{
-			"--policy=auto-unlock", "--metrics.lock-series=all", "--web.listen-address=" + o.unlocker.value,
-			"--dashboard.url=" + o.page(),
-			"--sweep.clock-skew=" + p.ClockSkew.String(), "--sweep.min-warning=" + p.MinWarning.String(),
-			"--sweep.abandoned=unlock", "--sweep.abandoned-grace=" + p.AbandonedGrace.String()}))
-	})
-	group.Add("mutexdash", func(ctx context.Context) error {
-		return flags.Execute(ctx, flags.WithoutEnvironment(mutexdash.Command()), slices.Concat(shared,
-			[]string{"--web.source-link=" + checkout() + "/=" + repository + "{file}#L{line}",
-				"--web.environment=mutexdev", "--web.listen-address=" + o.web.value,
-				"--web.ops-address=127.0.0.1:0"}))
-	})
-	if witnesses() {
-		group.Add("witness", func(ctx context.Context) error {
-			return flags.Execute(ctx, flags.WithoutEnvironment(unlocker.Command()), []string{
-				"witness", "--etcd.endpoints=" + o.etcd.value, "--log.level=error", "--log.format=" + o.log.Format,
-				"--web.listen-address=127.0.0.1:0", "--web.shutdown-delay=0s"})
+	shared := []string{"--etcd.endpoints=" + o.etcd.value, "--log.level=" + o.log.Level, "--log.format=" + o.log.Format,
+		"--web.shutdown-delay=0s"}
+	add := func(name string, command func() *cobra.Command, args ...string) {
+		group.Add(name, func(ctx context.Context) error {
+			return flags.Execute(ctx, flags.WithoutEnvironment(command()), slices.Concat(shared, args))
 		})
+	}
+	p := staleness.DefaultPolicy()
+	paced := func(d time.Duration) string { return time.Duration(float64(d) / o.speed).String() }
+	add("unlocker", unlocker.Command, "--policy=auto-unlock", "--metrics.lock-series=all",
+		"--web.listen-address="+o.unlocker.value, "--dashboard.url="+o.page(),
+		"--sweep.clock-skew="+paced(p.ClockSkew), "--sweep.min-warning="+paced(p.MinWarning),
+		"--sweep.abandoned=unlock", "--sweep.abandoned-grace="+paced(p.AbandonedGrace))
+	add("mutexdash", mutexdash.Command, "--web.source-link="+checkout()+"/="+repository+"{file}#L{line}",
+		"--web.environment=mutexdev", "--web.listen-address="+o.web.value, "--web.ops-address=127.0.0.1:0")
+	if witnesses() {
+		add("witness", unlocker.Command, "witness", "--log.level=error", "--web.listen-address=127.0.0.1:0")
 	}
 	return nil
 }
 
 // witnesses reports whether a witness runs on this machine.
 func witnesses() bool { return runtime.GOOS == "linux" }
-
-// policy returns the default policy at the requested speed.
-func (o *options) policy() staleness.Policy {
-	p := staleness.DefaultPolicy()
-	p.ClockSkew = time.Duration(float64(p.ClockSkew) / o.speed)
-	p.MinWarning = time.Duration(float64(p.MinWarning) / o.speed)
-	p.AbandonedGrace = time.Duration(float64(p.AbandonedGrace) / o.speed)
-	return p
-}
 
 // joined waits until the dashboard knows the unlocker: before that, it says that none is running. It reports false if
 // ctx ends first.

@@ -39,12 +39,7 @@ and developing: there are no passwords, and it listens on this machine only.`,
 		Example: `  mutexdev
   mutexdev --no-demo --speed 5`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := o.check(); err != nil {
-				return daemon.Usage(err)
-			}
-			return o.run(cmd.Context(), cmd.OutOrStdout())
-		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), cmd.OutOrStdout()) },
 	}
 	fs := cmd.Flags()
 	o.etcd = listenFlag(fs, "etcd.listen-address", "127.0.0.1:2379", "etcd")

@@ -36,8 +36,8 @@ const sharedOnly = "only shared flags have variables"
 const started = "started"
 
 // Bind gives every flag of cmd and the commands below it an environment variable, makes --help show defaults and
-// variables, and turns a wrong flag into one sentence with a hint. Call it after all flags and commands are defined, and
-// the root's PersistentPreRun, the only such hook, which then sees the environment applied.
+// variables, and turns a wrong flag into one sentence with a hint. Call it after all flags and commands are defined,
+// and the root's PersistentPreRun, the only such hook, which then sees the environment applied.
 func Bind(cmd *cobra.Command, environmentPrefix string) {
 	if cmd.Annotations == nil {
 		cmd.Annotations = map[string]string{}
