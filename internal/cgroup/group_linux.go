@@ -32,7 +32,8 @@ func New(lock string) (*Group, error) {
 	}
 	name := unitName(lock)
 	var noScope error
-	if !isDelegated(dir) && systemdRuns() {
+	_, noSystemd := os.Stat("/run/systemd/system") // as in sd_booted(3)
+	if !isDelegated(dir) && noSystemd == nil {
 		var scope string
 		if scope, noScope = t.enterScope(dir, name+".scope", lock); noScope == nil {
 			dir = scope

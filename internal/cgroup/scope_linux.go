@@ -17,12 +17,6 @@ import (
 	"github.com/clustermutex/unlocker/internal/text"
 )
 
-// systemdRuns reports whether systemd runs this machine, as sd_booted(3) does.
-func systemdRuns() bool {
-	info, err := os.Stat("/run/systemd/system")
-	return err == nil && info.IsDir()
-}
-
 // scopeTimeout bounds the creation of a scope by systemd.
 const scopeTimeout = 2 * time.Second
 

@@ -51,17 +51,13 @@ func printCommands(w io.Writer, c *cobra.Command) {
 	for _, g := range append(c.Groups(), &cobra.Group{Title: "Commands"}) {
 		heading := "\n" + g.Title + ":\n"
 		for _, below := range c.Commands() {
-			if below.GroupID == g.ID && isListed(below) {
+			listed := below.IsAvailableCommand() || below.Name() == "help" || below.IsAdditionalHelpTopicCommand()
+			if below.GroupID == g.ID && listed {
 				fmt.Fprintf(w, "%s  %-*s %s\n", heading, below.NamePadding(), below.Name(), below.Short)
 				heading = ""
 			}
 		}
 	}
-}
-
-// isListed reports whether help lists the command, or the topic.
-func isListed(c *cobra.Command) bool {
-	return c.IsAvailableCommand() || c.Name() == "help" || c.IsAdditionalHelpTopicCommand()
 }
 
 // A flag's help begins in textColumn, beside its name. If it does not fit there, it is on the next line.

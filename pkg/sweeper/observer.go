@@ -90,8 +90,9 @@ func (o *observer) observe() (staleness.Conditions, staleness.Moment) {
 		o.recordGap(now.Mono, gapIncomplete, "")
 	case !c.Fresh:
 		o.recordGap(now.Mono, gapStale, silence.Round(time.Second).String())
-	case now.Mono > o.lastGap:
-		o.endGap()
+	case now.Mono > o.lastGap && o.inGap:
+		o.cfg.Log.Info().Str("cause", o.gapCause).Msg("the gap is over")
+		o.inGap = false
 	}
 	o.updateAllowed(c, now.Mono)
 	if fresh.Synced && !o.synced {
@@ -119,13 +120,6 @@ func (o *observer) recordGap(mono time.Duration, cause, detail string) {
 	o.lastGap = max(o.lastGap, mono)
 	o.gapCause = cause
 	o.inGap = true
-}
-
-func (o *observer) endGap() {
-	if o.inGap {
-		o.cfg.Log.Info().Str("cause", o.gapCause).Msg("the gap is over")
-	}
-	o.inGap = false
 }
 
 // updateAllowed updates since when the conditions have allowed what they allow now, and wakes the sweep when they may

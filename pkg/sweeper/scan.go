@@ -47,7 +47,7 @@ func (s *Sweeper) scan(c staleness.Conditions, now staleness.Moment) {
 			continue
 		}
 		d := staleness.Decide(r, s.cfg.Policy, c, now)
-		if due := dueAt.Sub(now.Wall) <= brakeWithin; due && !s.isNeverRemoved(r) {
+		if due := dueAt.Sub(now.Wall) <= brakeWithin; due && s.cfg.Mode == AutoUnlock && !s.excluded(r.Name) {
 			f.dueSoon++
 		}
 		f.heldBack[d.HeldBack]++
@@ -73,11 +73,6 @@ func (s *Sweeper) dueAt(v staleness.Judgement) time.Time {
 		due = due.Add(s.cfg.Policy.ClockSkew)
 	}
 	return protocol.Earlier(due, v.RemoveAt)
-}
-
-// isNeverRemoved reports whether the operator does not want the lock removed.
-func (s *Sweeper) isNeverRemoved(r *metadata.Record) bool {
-	return s.cfg.Mode != AutoUnlock || s.excluded(r.Name)
 }
 
 // publish makes the findings available to the metrics, the page and the presence record.

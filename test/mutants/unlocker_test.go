@@ -70,9 +70,9 @@ var unlockerSuites = []suite{
 		{"audit-new-hold", `token != r.Token`, `false`, "TestAlertStartIsLoggedOnce"},
 		// How fast an unlocker removes.
 		{"brake-off", `s.cfg.Clock() < s.brake.next`, `false`, "TestBrakeSlowsButNeverStops"},
-		{"brake-coming", `due := dueAt.Sub(now.Wall) <= brakeWithin; «due» && !s.isNeverRemoved(r)`, `due || true`,
+		{"brake-coming", `due := dueAt.Sub(now.Wall) <= brakeWithin; «due» && s.cfg`, `due || true`,
 			"TestBrakeCountsLocksAboutToBeDue"},
-		{"brake-never-removed", `!s.isNeverRemoved(r)`, `true`, "TestExcludedLocksDoNotEngageTheBrake"},
+		{"brake-never-removed", `s.cfg.Mode == AutoUnlock && !s.excluded(r.Name)`, `true`, "TestExcludedLocksDoNotEngageTheBrake"},
 		{"brake-dead", `protocol.Earlier(due, v.RemoveAt)`, `due`, "TestBrakeAppliesToDeadHolders"},
 		{"alerts-flood", `case «started <= maxAlertLines»:`, `true`, "TestAlertFloodIsCountedNotLogged"},
 	}},

@@ -2,6 +2,7 @@
 package mutexdash
 
 import (
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -103,10 +104,7 @@ func changedFlags(fs *pflag.FlagSet) []app.Setting {
 // isPublic reports whether every viewer may see the flag: those about the appearance of pages. Others name files,
 // addresses and internal tools.
 func isPublic(name string) bool {
-	switch name {
-	case "web.environment", "web.min-refresh", "web.hide-backtraces", "web.enable-force-unlock",
-		"web.enable-ask-and-extend", "web.enable-acknowledge", "web.identity", "locks.prefix", "log.level":
-		return true
-	}
-	return false
+	return slices.Contains([]string{"web.environment", "web.min-refresh", "web.hide-backtraces",
+		"web.enable-force-unlock", "web.enable-ask-and-extend", "web.enable-acknowledge", "web.identity", "locks.prefix",
+		"log.level"}, name)
 }

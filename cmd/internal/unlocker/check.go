@@ -16,9 +16,14 @@ import (
 
 // check returns an error, in one sentence, if the options cannot work. It opens nothing.
 func (o options) check() error {
-	_, err := o.mode()
-	return daemon.Usage(cmp.Or(err, o.sweeper.Policy.Check(), o.checkSweep(), o.checkMetrics(),
-		o.kubernetes.check(), o.etcd.Check(), o.web.Check()))
+	_, mode := o.mode()
+	exclude := lockrecord.CheckExclude(o.sweeper.Exclude)
+	if exclude != nil {
+		exclude = fmt.Errorf("--sweep.exclude: %w", exclude)
+	}
+	_, dashboard := daemon.ParseURL("--dashboard.url", o.dashboard)
+	return daemon.Usage(cmp.Or(mode, o.sweeper.Policy.Check(), exclude, dashboard,
+		checkLabelAttributes(o.metrics.Attributes), o.kubernetes.check(), o.etcd.Check(), o.web.Check()))
 }
 
 // mode returns the chosen policy. There is no default: an unlocker must not remove locks by accident, and an operator
@@ -32,6 +37,10 @@ func (o options) mode() (sweeper.Mode, error) {
 			return "", errors.New("--sweep.dry-run logs what auto-unlock would remove, but --policy=alert-only " +
 				"removes nothing: choose one of them")
 		}
+		if o.sweeper.Policy.UnlockAbandoned {
+			return "", errors.New("--sweep.abandoned=unlock removes locks, but --policy=alert-only removes nothing: " +
+				"choose one of them")
+		}
 		return mode, nil
 	case sweeper.AutoUnlock:
 		if o.dryRun {
@@ -40,24 +49,6 @@ func (o options) mode() (sweeper.Mode, error) {
 		return mode, nil
 	}
 	return "", fmt.Errorf("--policy cannot be %q: it must be alert-only or auto-unlock", o.policy)
-}
-
-func (o options) checkSweep() error {
-	if o.sweeper.Policy.UnlockAbandoned && o.policy == string(sweeper.AlertOnly) {
-		return errors.New("--sweep.abandoned=unlock removes locks, but --policy=alert-only removes nothing: choose " +
-			"one of them")
-	}
-	if err := lockrecord.CheckExclude(o.sweeper.Exclude); err != nil {
-		return fmt.Errorf("--sweep.exclude: %w", err)
-	}
-	return nil
-}
-
-func (o options) checkMetrics() error {
-	if _, err := daemon.ParseURL("--dashboard.url", o.dashboard); err != nil {
-		return err
-	}
-	return checkLabelAttributes(o.metrics.Attributes)
 }
 
 // checkLabelAttributes returns an error for attributes that cannot become labels of the series of locks.

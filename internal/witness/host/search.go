@@ -125,7 +125,11 @@ func (w *Witness) recordSearch(h holder, watchers []watcher, seen lookResult) {
 		p.opened = opened
 		for _, one := range watchers {
 			if one.handle != nil {
-				w.following.Go(func() { w.awaitExit(h, one) })
+				w.following.Go(func() {
+					if one.handle.wait() == nil { // else it was closed: the end no longer matters
+						w.recordExit(h, one)
+					}
+				})
 			}
 		}
 	case absent:
@@ -142,13 +146,6 @@ func (w *Witness) recordSearch(h holder, watchers []watcher, seen lookResult) {
 				Msg("cannot see a process of this machine that holds a lock, so cannot prove its end: run the " +
 					"witness in the pid namespace of the machine; logged once, a metric counts such processes")
 		})
-	}
-}
-
-// awaitExit waits for the end of one process.
-func (w *Witness) awaitExit(h holder, one watcher) {
-	if one.handle.wait() == nil { // else it was closed: the end no longer matters
-		w.recordExit(h, one)
 	}
 }
 

@@ -83,11 +83,11 @@ func (a *API) watchPods(ctx context.Context, namespace string, to *feed, onRespo
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			o.Watch = true
 			w, err := get(o).Watch(ctx)
-			if err == nil && isEmptyWatch(w) {
-				onResponse(errHungUp)
-			} else {
-				onResponse(err)
+			response := err
+			if err == nil && reflect.TypeOf(w) == reflect.TypeOf(watch.NewEmptyWatch()) {
+				response = errHungUp // the client hides it
 			}
+			onResponse(response)
 			return w, err
 		},
 	}
@@ -108,11 +108,6 @@ func (a *API) get(ctx context.Context, namespace, name string) (*pod, error) {
 
 // errHungUp means that a connection was closed before its answer.
 var errHungUp = errors.New("it closes connections without answering")
-
-// isEmptyWatch reports whether a watch is the empty one that the client returns instead of errHungUp.
-func isEmptyWatch(w watch.Interface) bool {
-	return reflect.TypeOf(w) == reflect.TypeOf(watch.NewEmptyWatch())
-}
 
 // apiProblem is why the API server does not let the witness watch pods.
 type apiProblem struct {
