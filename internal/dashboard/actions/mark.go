@@ -1,6 +1,7 @@
 package actions
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/app"
@@ -54,15 +55,13 @@ func (o *Operation) markForm(r *app.Request, lock *app.Lock, typed Request,
 
 // fillTimes offers amounts of time. What was typed before stays chosen.
 func (v *markPage) fillTimes(typed string) {
-	v.OwnChosen = typed != ""
-	for _, c := range []timeChoice{{"15m", "15 minutes", false}, {"30m", "30 minutes", false}, {"1h", "1 hour", false},
-		{"2h", "2 hours", false}} {
-		if c.Chosen = c.Value == typed || typed == "" && c.Value == "30m"; c.Chosen && typed != "" {
-			v.OwnChosen = false
-		}
-		v.Choices = append(v.Choices, c)
-	}
-	if v.OwnChosen && typed != otherTime {
+	v.Choices = []timeChoice{{"15m", "15 minutes", false}, {"30m", "30 minutes", false}, {"1h", "1 hour", false},
+		{"2h", "2 hours", false}}
+	chosen := slices.IndexFunc(v.Choices, func(c timeChoice) bool { return c.Value == cmp.Or(typed, "30m") })
+	switch v.OwnChosen = chosen < 0; {
+	case !v.OwnChosen:
+		v.Choices[chosen].Chosen = true
+	case typed != otherTime:
 		v.Own = app.BoxText(typed)
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/dashboard/app"
 	"github.com/clustermutex/unlocker/internal/dashboard/pages"
 	"github.com/clustermutex/unlocker/internal/locks"
@@ -21,7 +20,6 @@ import (
 
 type unlockPage struct {
 	holdForm
-	Frame string // first of own code, where the caller may see it
 	Host  string
 	Dead  bool
 	Queue pages.QueueView
@@ -191,9 +189,6 @@ func (o *Operation) unlockForm(r *app.Request, lock *app.Lock, typed Request, na
 		Host: locks.HostPID(row.Hostname, row.PID), Dead: row.ProvenDead()}
 	v.Do = "Force unlock " + text.Visible(row.Name)
 	v.Kept = "the history"
-	if r.Caller.MayFor(access.Backtrace, row.Owner) {
-		v.Frame = o.app.Traces.FirstFrame(lock.Document.Backtrace)
-	}
 	if delay := row.Record.EffectiveLockDelay(r.Snapshot().Combined.Policy.LockDelay); delay > 0 {
 		v.Delay = text.Duration(delay)
 	}

@@ -94,13 +94,6 @@ func (l *Lock) IsOutdated(at Viewpoint) bool { return at.Stale || l.ReadError !=
 // MaxDelaysShown is how many lock delays of one lock people are shown.
 const MaxDelaysShown = 10
 
-func (l *Lock) HolderOwner() string {
-	if l.Row == nil {
-		return ""
-	}
-	return l.Row.Owner
-}
-
 // read takes the lock from etcd, which knows more than the snapshot and knows it earlier.
 func (s *App) read(r *Request, l *Lock, name string) {
 	type answer struct {

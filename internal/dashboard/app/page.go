@@ -1,6 +1,7 @@
 package app
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -98,13 +99,8 @@ func (s *App) Page(r *Request, title string) Page {
 }
 
 func joinTitle(parts ...string) string {
-	var kept []string
-	for _, p := range parts {
-		if p != "" {
-			kept = append(kept, text.Visible(p))
-		}
-	}
-	return strings.Join(kept, " – ")
+	parts = slices.DeleteFunc(parts, func(part string) bool { return part == "" })
+	return text.Visible(strings.Join(parts, " – "))
 }
 
 // band chooses the colour of an environment: production always the same one, the others by their name.

@@ -34,7 +34,8 @@ func (p *Pages) NewHead(r *app.Request, lock *app.Lock, past []metadata.Ending) 
 	v := Head{Said: p.headlineOf(r, lock, true), Sentence: holderText(row, at), Purpose: row.Purpose,
 		Diagnosis: p.diagnosed(p.Diagnose(r, lock, past), at), Ack: ackText(row.Acknowledged),
 		Share: protocol.DescribeShare(row.Share()), Whole: multiHolderLockOf(r, row), Delays: p.delaysOf(r, lock.Name),
-		Done: describeRequests(row.Record, r.Now)}
+		Done: nonEmpty(protocol.DescribeFinishRequest(row.Record, r.Now),
+			protocol.DescribeMoreTime(row.MoreTime, r.Now))}
 	if !row.ProvenDead() && !row.IsSilent(at.AsOf) {
 		v.Alive = at.Elapsed(row.Alive.At)
 	}

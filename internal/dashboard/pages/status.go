@@ -92,21 +92,18 @@ func policyFacts(p staleness.Policy) []fact {
 	if p.UnlockAbandoned {
 		abandoned = "unlocked " + durationText(p.AbandonedGrace) + " after the proof was seen"
 	}
+	delay := "none"
+	if p.LockDelay > 0 {
+		delay = durationText(p.LockDelay)
+	}
 	return []fact{
 		{"abandoned locks", abandoned},
 		{"minimum warning", durationText(p.MinWarning)},
 		{"clock skew", durationText(p.ClockSkew)},
 		{"without an alert time", sinceSeen("alert", p.DefaultAlertAfter)},
 		{"without a deadline", sinceSeen("removed", p.DefaultAutoUnlockAfter)},
-		{"lock delay", orNone(p.LockDelay) + " where the record does not say"},
+		{"lock delay", delay + " where the record does not say"},
 	}
-}
-
-func orNone(d time.Duration) string {
-	if d == 0 {
-		return "none"
-	}
-	return durationText(d)
 }
 
 func durationText(d time.Duration) string {

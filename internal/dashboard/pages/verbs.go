@@ -3,7 +3,6 @@ package pages
 import (
 	"cmp"
 	"slices"
-	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/app"
 	"github.com/clustermutex/unlocker/internal/locks"
@@ -33,11 +32,6 @@ func actionWords(a *protocol.Action) string {
 		return "withdrew an acknowledgement"
 	}
 	return text.Clip(string(a.Verb), app.MaxWordShown)
-}
-
-// describeRequests describes what operators and waiters asked of a hold, in sentences of visible characters.
-func describeRequests(r *metadata.Record, now time.Time) []string {
-	return nonEmpty(protocol.DescribeFinishRequest(r, now), protocol.DescribeMoreTime(r.MoreTime, now))
 }
 
 func nonEmpty(sentences ...string) []string {

@@ -114,14 +114,6 @@ func (t Parser) Parse(text string) *Trace {
 	return out
 }
 
-// FirstFrame returns the first frame of own code in a backtrace, in one line; empty if there is none.
-func (t Parser) FirstFrame(text string) string {
-	if trace := t.Parse(text); trace != nil && trace.First != nil {
-		return trace.First.Short()
-	}
-	return ""
-}
-
 // arrange finds the first own frame and folds foreign ones. If no frame is own, all are shown.
 func (t *Trace) arrange(frames []Frame) {
 	first := slices.IndexFunc(frames, func(f Frame) bool { return f.Own })
@@ -188,19 +180,6 @@ func (f Frame) Position() string {
 		return f.File
 	}
 	return f.File + ":" + f.Line
-}
-
-// Short returns the frame as a short line for lists: the end of a long path, and the function without its package path.
-func (f Frame) Short() string {
-	const most = 40
-	where := f.Position()
-	if parts := strings.Split(where, "/"); len(where) > most && len(parts) > 3 {
-		where = "…/" + strings.Join(parts[len(parts)-3:], "/")
-	}
-	if f.Func == "" {
-		return where
-	}
-	return where + " in " + f.Func[strings.LastIndexByte(f.Func, '/')+1:]
 }
 
 // SourceLink links a frame to its source code: an https URL with {file} and {line}. It applies to files whose path
