@@ -123,15 +123,17 @@ func Shapes() []Shape {
 			{"headline", "what a person must know first about the lock; null when there is nothing"},
 			{"client", "the client library that wrote the record"},
 			{"diagnosis", "the holder's probable condition; null when too little is known"},
-			{"usual_hold", "{seconds, holds}: the median length of the holds that the dashboard saw released, and their " +
-				"number; absent below three; only the page's API has it"},
+			{"usual_hold", "{seconds, holds}: the median length of the holds that the dashboard saw released, " +
+				"and their number; absent below three; only the page's API has it"},
 			{"backtrace", "where in the code the lock was taken; absent when unknown or not asked for"},
 			{"queue", "the waiters in their order, at most 1,000; how many there are is in waiters"},
-			{"holders", "the holds of a shared lock, each as a lock, at most 1,000, the most urgent first; else absent"},
+			{"holders", "the holds of a shared lock, each as a lock, at most 1,000, the most urgent " +
+				"first; else absent"},
 			{"delays", "the lock delays after ended holds of this lock, at most 1,000; absent when there are none"},
 			{"holder_count, delay_count", "how many there are in all; absent with the list"},
 			{"fields", "each key of the record; absent unless asked for"},
-			{"ending", "how the last removed hold of a free lock ended; on the page's API: how the requested hold ended"},
+			{"ending", "how the last removed hold of a free lock ended; on the page's API: how the " +
+				"requested hold ended"},
 			{"unread", "why etcd could not be read and members are missing; only the page's API has it"},
 		}},
 		{"A headline", Headline{}, []Line{
