@@ -206,8 +206,8 @@ func countStates(c *locks.Counts) string {
 	slices.SortFunc(states, func(a, b metadata.StateWords) int { return a.State.Compare(b.State) })
 	for _, s := range states {
 		n := c.In(s.State)
-		if s.State == locks.Held {
-			n -= c.In(locks.Expiring)
+		if s.State == metadata.StateHeld {
+			n -= c.In(metadata.StateExpiring)
 		}
 		if n > 0 {
 			each = append(each, fmt.Sprintf("%d %s", n, s.State))

@@ -179,7 +179,7 @@ func problem(r *metadata.Record, field string) metadata.Problem {
 func (c *Input) leaving(l *locks.HeldLock) sentence {
 	abandoned := l.State == staleness.Abandoned
 	is := pick(abandoned, " is dead", " has expired")
-	if l.Display == locks.Expiring {
+	if l.Display == metadata.StateExpiring {
 		is = " is about to expire"
 	}
 	s := c.subject(l, abandoned).Say(is)

@@ -113,7 +113,7 @@ func leaseEnd(l *locks.Leased) (s sentence) {
 
 // alertsFirst reports whether the next that happens to a hold by itself is its alert.
 func alertsFirst(r *locks.Row, neverRemoved bool) bool {
-	return r.State == staleness.Held && r.Display != locks.Expiring && !r.DueAlert.IsZero() &&
+	return r.State == staleness.Held && r.Display != metadata.StateExpiring && !r.DueAlert.IsZero() &&
 		(neverRemoved || !r.AlertsAtUnlock())
 }
 

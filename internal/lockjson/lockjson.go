@@ -109,7 +109,7 @@ func New(row *locks.Row, now time.Time) Lock {
 	v := row.Judgement
 	share := row.Share()
 	l := Lock{
-		Name: r.Name, NameBase64: Base64(r.Name), State: &v.State, Expiring: row.Display == locks.Expiring,
+		Name: r.Name, NameBase64: Base64(r.Name), State: &v.State, Expiring: row.Display == metadata.StateExpiring,
 		UUID: OrNull(r.UUID), Token: Text(r.Token), Revision: Text(r.Revision),
 		Holder: Holder{Who: newWho(r.Identity), Attributes: attributes(r.Attributes)}, Problems: problems(r.Problems),
 		Kind: OrNull(share.Kind), ShareOf: OrNull(share.LockName),
@@ -153,7 +153,7 @@ func (l *Lock) add(holder *locks.Row) {
 	if state := holder.State; l.State == nil || state.Urgency() < l.State.Urgency() {
 		l.State = &state
 	}
-	l.Expiring = l.Expiring || holder.Display == locks.Expiring
+	l.Expiring = l.Expiring || holder.Display == metadata.StateExpiring
 	share := holder.Share()
 	if l.Kind == nil {
 		l.Kind = OrNull(share.Kind)

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/diagnosis"
+	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
@@ -79,9 +80,9 @@ func (c Class) Section() Section {
 
 // StateIn returns the word for a hold in a class: that of the class if the record alone does not say it, else the
 // state.
-func (r *Row) StateIn(c Class) DisplayState {
+func (r *Row) StateIn(c Class) metadata.State {
 	if c == ClassDeadlock || c == ClassMalformed {
-		return DisplayState(c.String())
+		return metadata.State(c.String())
 	}
 	return r.Display
 }

@@ -28,7 +28,9 @@ const states = 6
 func (c *Counts) In(s metadata.State) int { return c.in[s.Urgency()] }
 
 // Late returns how many are past a deadline.
-func (c *Counts) Late() int { return c.In(Alerting) + c.In(Abandoned) + c.In(Expired) }
+func (c *Counts) Late() int {
+	return c.In(metadata.StateAlerting) + c.In(metadata.StateAbandoned) + c.In(metadata.StateExpired)
+}
 
 func (c *Counts) add(r *Row) {
 	c.Total++
@@ -40,11 +42,12 @@ func (c *Counts) add(r *Row) {
 		return
 	}
 	c.in[r.Display.Urgency()]++
-	if r.Display == Expiring {
-		c.in[Held.Urgency()]++
+	if r.Display == metadata.StateExpiring {
+		c.in[metadata.StateHeld.Urgency()]++
 	}
 	c.Oldest = protocol.Earlier(c.Oldest, r.LockedAt)
-	if (r.Display == Alerting || r.Display == Expiring || r.Display == Abandoned) && !r.DueUnlock().IsZero() &&
+	if (r.Display == metadata.StateAlerting || r.Display == metadata.StateExpiring ||
+		r.Display == metadata.StateAbandoned) && !r.DueUnlock().IsZero() &&
 		(c.NextUnlock == nil || r.DueUnlock().Before(c.NextUnlock.DueUnlock())) {
 		c.NextUnlock = r
 	}

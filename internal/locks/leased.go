@@ -15,7 +15,7 @@ import (
 
 // LeasedState is the state of a lock of another library: keys that etcd deletes with their leases. No deadline and no
 // holder is known of it, so it is never judged, and nothing of ours removes it.
-const LeasedState DisplayState = "leased"
+const LeasedState metadata.State = "leased"
 
 // Leased is a lock of another library.
 type Leased struct {

@@ -94,7 +94,7 @@ func TestOwnersAddUpToAllLocks(t *testing.T) {
 			t.Errorf("%d are %s, want %d", n, state, s.All.In(state))
 		}
 	}
-	if in[locks.Alerting] == 0 || in[locks.Malformed] == 0 || sum.Waiting == 0 {
+	if in[metadata.StateAlerting] == 0 || in[metadata.StateMalformed] == 0 || sum.Waiting == 0 {
 		t.Errorf("%+v: not all kinds are there", sum)
 	}
 }

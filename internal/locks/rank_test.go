@@ -118,7 +118,7 @@ func TestFirstLineIsTheLockOfTheSentence(t *testing.T) {
 				v.String(night))
 		}
 		if slices.ContainsFunc(rows, func(r *locks.Row) bool {
-			return r.Display == locks.Expiring && r.Class.Section() != locks.ResolvesItself
+			return r.Display == metadata.StateExpiring && r.Class.Section() != locks.ResolvesItself
 		}) {
 			t.Fatalf("seed %d: an expiring lock does not count as one that resolves itself", seed)
 		}

@@ -129,7 +129,7 @@ func (s *Snapshot) Only(ctx context.Context, q *Query, now time.Time) (*Snapshot
 // Group is the locks of one owner in a result.
 type Group struct {
 	Owner string
-	State DisplayState // of its most urgent lock
+	State metadata.State // of its most urgent lock
 	Counts
 	Rows []*Row // the first ones, in the order of the result
 

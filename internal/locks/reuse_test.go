@@ -64,7 +64,7 @@ func TestRowsOfUnchangedLocksAreReused(t *testing.T) {
 	if at := now.Find("changed").AlertAt; !at.Equal(noon.Add(2 * time.Hour)) {
 		t.Errorf("a lock that was extended alerts at %v", at)
 	}
-	if got := now.Find("late").Display; got != locks.Alerting {
+	if got := now.Find("late").Display; got != metadata.StateAlerting {
 		t.Errorf("a lock whose alert has passed is %s", got)
 	}
 	if got := now.Find("waited").Waiters; got != 1 {
@@ -105,12 +105,12 @@ func TestSilenceOfEtcdIsJudgedAtItsLastSignOfLife(t *testing.T) {
 	s := newSource(held("a", 10*time.Second))
 	for _, c := range []struct {
 		after, silent time.Duration
-		want          locks.DisplayState
+		want          metadata.State
 	}{
-		{11 * time.Second, 0, locks.Alerting},
-		{14 * time.Second, 5 * time.Second, locks.Held},
-		{16 * time.Second, 7 * time.Second, locks.Held},
-		{20 * time.Second, 0, locks.Alerting},
+		{11 * time.Second, 0, metadata.StateAlerting},
+		{14 * time.Second, 5 * time.Second, metadata.StateHeld},
+		{16 * time.Second, 7 * time.Second, metadata.StateHeld},
+		{20 * time.Second, 0, metadata.StateAlerting},
 	} {
 		if got := s.at(c.after, c.silent).Find("a").Display; got != c.want {
 			t.Errorf("after %v, %v of them silent: %s, want %s", c.after, c.silent, got, c.want)

@@ -13,18 +13,6 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// DisplayState is what a lock looks like on the page: its state, or expiring. The words are classes in the style sheet.
-type DisplayState = metadata.State
-
-const (
-	Held      = metadata.StateHeld
-	Alerting  = metadata.StateAlerting
-	Expiring  = metadata.StateExpiring // see [staleness.Judgement.ExpiringAt]
-	Abandoned = metadata.StateAbandoned
-	Expired   = metadata.StateExpired
-	Malformed = metadata.StateMalformed
-)
-
 // Row is one lock in the snapshot: the model of which the list, the lock page and the JSON API show parts. It is
 // immutable.
 type Row struct {
@@ -32,7 +20,7 @@ type Row struct {
 	*Queue // of those who wait for the lock; never nil
 	staleness.Judgement
 	Leased      *Leased // a lock of another library; nil for one of ours
-	Display     DisplayState
+	Display     metadata.State
 	validUntil  time.Time // when Display or Class changes if nobody touches the record; zero = never
 	Fingerprint uint64    // changes with anything that a list shows
 
@@ -57,7 +45,7 @@ func NewRow(record *metadata.Record, f *diagnosis.CombinedPolicy, at staleness.M
 	case at.Wall.Before(soon):
 		r.validUntil = protocol.Earlier(r.validUntil, soon)
 	default:
-		r.Display = Expiring
+		r.Display = metadata.StateExpiring
 		if f.MayRemove(r.Name) {
 			r.Class = ClassLeaving
 		}

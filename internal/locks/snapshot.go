@@ -125,7 +125,7 @@ func build(in Input, at staleness.Moment, known []*Row, inconsistent []diagnosis
 	}
 	for _, r := range s.Rows {
 		s.Next = protocol.Earlier(s.Next, r.validUntil)
-		if r.Display != Held || r.Class != ClassOnTime {
+		if r.Display != metadata.StateHeld || r.Class != ClassOnTime {
 			s.troubled = append(s.troubled, r)
 		}
 	}
@@ -219,13 +219,13 @@ func (s *Snapshot) Holders(lock string) []*Row {
 // HolderSummary is the occupancy of a multi-holder lock, and the worst state of its holders.
 type HolderSummary struct {
 	protocol.Occupancy
-	Display DisplayState
+	Display metadata.State
 	Oldest  time.Time
 }
 
 // SummarizeHolders sums up the holders of a lock.
 func SummarizeHolders(holders []*Row) HolderSummary {
-	u := HolderSummary{Display: Held}
+	u := HolderSummary{Display: metadata.StateHeld}
 	records := make([]*metadata.Record, len(holders))
 	for i, r := range holders {
 		records[i] = r.Record

@@ -66,7 +66,7 @@ func (r *Row) Subject() Subject {
 		Alerted: r.AttentionSince(), Alert: r.DueAlert, Unlock: r.DueUnlock(), Waiters: r.Waiters, Waits: r.Longest,
 		Acknowledged: r.Acknowledged}
 	if r.Inconsistent != "" {
-		s.States[2] = Malformed
+		s.States[2] = metadata.StateMalformed
 	}
 	return s
 }

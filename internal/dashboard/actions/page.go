@@ -16,6 +16,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
+	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 type unlockPage struct {
@@ -31,7 +32,7 @@ type unlockPage struct {
 type holdForm struct {
 	app.Page
 	Name  string
-	State locks.DisplayState
+	State metadata.State
 	Head  pages.Head // as on the page of the lock, which keeps it current
 	confirmForm
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/pages"
 	"github.com/clustermutex/unlocker/internal/lockjson"
 	"github.com/clustermutex/unlocker/internal/locks"
+	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 // list is a list of locks that a request asks for.
@@ -163,8 +164,9 @@ func (a *API) ServeSummary(r *app.Request) (app.Answer, error) {
 	c := l.found.Counts
 	said := a.pages.Headline(r)
 	j := summaryJSON{Headline: lockjson.NewHeadline(&said.Headline, said.String(), said.Command),
-		Held: c.In(locks.Held), Alerting: c.In(locks.Alerting), Expiring: c.In(locks.Expiring),
-		Abandoned: c.In(locks.Abandoned), Expired: c.In(locks.Expired), Malformed: c.In(locks.Malformed)}
+		Held: c.In(metadata.StateHeld), Alerting: c.In(metadata.StateAlerting), Expiring: c.In(metadata.StateExpiring),
+		Abandoned: c.In(metadata.StateAbandoned), Expired: c.In(metadata.StateExpired),
+		Malformed: c.In(metadata.StateMalformed)}
 	j.OldestAt, j.OldestIn = lockjson.Instant(c.Oldest, now)
 	j.LongestAt, j.LongestIn = lockjson.Instant(c.Longest, now)
 	j.Waiting = c.Waiting

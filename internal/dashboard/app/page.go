@@ -11,6 +11,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/text"
+	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 // Page is what every page shows around its content.
@@ -26,9 +27,9 @@ type Page struct {
 	SearchSubject string // what it searches, in a word
 	Fresh         freshView
 	At            time.Time
-	Now           int64              // the same in milliseconds, by which the browser's clock is corrected
-	Icon          locks.DisplayState // of the tab
-	JSON          string             // the page as JSON
+	Now           int64          // the same in milliseconds, by which the browser's clock is corrected
+	Icon          metadata.State // of the tab
+	JSON          string         // the page as JSON
 	Banner        RichText
 	AutoRefresh   bool    // app.js keeps the page current
 	MinRefresh    float64 // of the page, in seconds

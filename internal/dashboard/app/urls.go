@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/text"
+	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 // URLs builds every link of the dashboard, so that all of them carry the prefix under which browsers reach it.
@@ -77,7 +77,7 @@ func (u URLs) named(path, name string, pairs ...string) string {
 func (u URLs) Asset(name string) string { return u.Prefix + "assets/" + u.Assets + "/" + name }
 
 // Icon is the link to the icon of a tab.
-func (u URLs) Icon(i locks.DisplayState) string { return u.To("icon.svg", "state", string(i)) }
+func (u URLs) Icon(i metadata.State) string { return u.To("icon.svg", "state", string(i)) }
 
 // OriginFor is the scheme and host that make a link one for a command line on another machine.
 func (u URLs) OriginFor(r *http.Request) string {

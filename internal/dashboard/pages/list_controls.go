@@ -6,6 +6,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
+	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
@@ -44,7 +45,7 @@ func (p *Pages) forceUnlockLink(r *app.Request, q *locks.Query, n int) Link {
 // groupView is a section of a list: an owner and the locks of it.
 type groupView struct {
 	Owner string
-	State locks.DisplayState
+	State metadata.State
 	N     int
 	In    []stateCount // of its locks that need a person
 	Waits int

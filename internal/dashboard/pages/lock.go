@@ -40,7 +40,7 @@ func (p *Pages) lockFrame(r *app.Request, lock *app.Lock) lockFrame {
 
 type lockPage struct {
 	lockFrame
-	State    locks.DisplayState
+	State    metadata.State
 	Head     Head
 	Figures  []keyFigure
 	Steps    []StepView

@@ -13,9 +13,9 @@ import (
 // freePage is the page of a lock without a holder. Any name has such a page, whether it was ever held or not.
 type freePage struct {
 	lockFrame
-	State    locks.DisplayState // a class of the header: unclaimed, unknown or free
-	Sentence app.RichText       // who holds it: nobody; and who waits
-	Last     app.RichText       // the hold before
+	State    metadata.State // a class of the header: unclaimed, unknown or free
+	Sentence app.RichText   // who holds it: nobody; and who waits
+	Last     app.RichText   // the hold before
 	Commands []string
 	Leased   []leasedView // other libraries' locks of this name
 }
@@ -26,7 +26,7 @@ type leasedView struct {
 }
 
 // stateUnknown is that of a lock that nobody held when etcd was last heard.
-const stateUnknown locks.DisplayState = "unknown"
+const stateUnknown metadata.State = "unknown"
 
 // free answers with the page of a lock that nobody holds.
 func (p *Pages) free(r *app.Request, lock *app.Lock) (app.Answer, error) {
@@ -55,7 +55,7 @@ func (p *Pages) free(r *app.Request, lock *app.Lock) (app.Answer, error) {
 			Value(lock.ReadError).Plain(".")
 	} else if said := p.HeadlineOf(r, lock); said.Class == locks.ClassUnclaimed && len(v.Delays.First) == 0 {
 		v.State = metadata.StateUnclaimed
-		v.Icon = locks.Alerting
+		v.Icon = metadata.StateAlerting
 		v.Sentence = said.Summary
 	} else {
 		v.Sentence = freeSentence(v.Queue.N, len(v.Delays.First) > 0, at)

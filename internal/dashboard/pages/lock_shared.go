@@ -3,12 +3,13 @@ package pages
 import (
 	"github.com/clustermutex/unlocker/internal/dashboard/app"
 	"github.com/clustermutex/unlocker/internal/locks"
+	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 // sharedPage is the page of a lock that several hold: it has no record of its own.
 type sharedPage struct {
 	lockFrame
-	State    locks.DisplayState // of the most urgent holder
+	State    metadata.State // of the most urgent holder
 	Use      string
 	Headline Headline
 	Steps    []StepView // about that holder, if the lock needs a person

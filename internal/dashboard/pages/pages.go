@@ -5,6 +5,7 @@ package pages
 import (
 	"github.com/clustermutex/unlocker/internal/dashboard/app"
 	"github.com/clustermutex/unlocker/internal/locks"
+	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 type Pages struct{ app *app.App }
@@ -18,20 +19,20 @@ func (p *Pages) ServeHelp(r *app.Request) (app.Answer, error) {
 }
 
 // Icon is the icon of the headline, on the page and in the tab.
-func (v Headline) Icon() locks.DisplayState {
+func (v Headline) Icon() metadata.State {
 	switch v.Class {
 	case locks.ClassStale:
 		return app.StaleIcon
 	case locks.ClassUnlockers, locks.ClassDeadlock, locks.ClassUnclaimed:
 		return "bad"
 	case locks.ClassOverdue:
-		return locks.Expired
+		return metadata.StateExpired
 	case locks.ClassDead:
-		return locks.Abandoned
+		return metadata.StateAbandoned
 	case locks.ClassSilent, locks.ClassLate:
-		return locks.Alerting
+		return metadata.StateAlerting
 	case locks.ClassMalformed:
-		return locks.Malformed
+		return metadata.StateMalformed
 	}
 	return "calm"
 }
@@ -39,17 +40,17 @@ func (v Headline) Icon() locks.DisplayState {
 // iconShape is the drawing of an icon of a tab; empty if there is none.
 func iconShape(look string) string {
 	switch look {
-	case string(locks.Alerting), "bad", "deadlock":
+	case string(metadata.StateAlerting), "bad", "deadlock":
 		return `<path d="M16 2 31 30H1z" fill="#B3261E"/>`
-	case string(locks.Expired):
+	case string(metadata.StateExpired):
 		return `<rect x="2" y="2" width="28" height="28" rx="4" fill="#6A1B9A"/>`
-	case string(locks.Abandoned):
+	case string(metadata.StateAbandoned):
 		return `<path d="M4 31V14a12 12 0 0 1 24 0V31z" fill="#37474F"/>`
-	case string(locks.Expiring):
+	case string(metadata.StateExpiring):
 		return `<path d="M16 1 31 16 16 31 1 16z" fill="#FFC447"/>`
-	case string(locks.Malformed):
+	case string(metadata.StateMalformed):
 		return `<path d="M6 6 26 26M26 6 6 26" stroke="#7A8794" stroke-width="6" stroke-linecap="round"/>`
-	case string(locks.Held), "calm":
+	case string(metadata.StateHeld), "calm":
 		return `<path d="M6 17 13 24 27 8" fill="none" stroke="#7A8794" stroke-width="5" ` +
 			`stroke-linecap="round" stroke-linejoin="round"/>`
 	case app.StaleIcon:

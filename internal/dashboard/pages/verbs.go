@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/app"
-	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -63,7 +62,7 @@ func ackText(a *metadata.Acknowledgement) app.RichText {
 func (p *Pages) fillAck(v *lockPage, r *app.Request, lock *app.Lock) {
 	row := lock.Row
 	v.Ack.IsTaken = row.Acknowledged != nil
-	if row.Acknowledged != nil || row.Display != locks.Held {
+	if row.Acknowledged != nil || row.Display != metadata.StateHeld {
 		comment := ""
 		if row.Acknowledged != nil {
 			comment = row.Acknowledged.Note

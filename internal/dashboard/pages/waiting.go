@@ -28,7 +28,7 @@ type waitingPage struct {
 }
 
 type contention struct {
-	State       locks.DisplayState // empty: nobody holds it any more
+	State       metadata.State // empty: nobody holds it any more
 	Name, URL   string
 	Owner, Host string
 	Use         string // how a lock that several hold is taken
@@ -64,7 +64,7 @@ func (p *Pages) ServeWaiting(r *app.Request) (app.Answer, error) {
 type queued struct {
 	lock    string
 	class   locks.Class
-	state   locks.DisplayState // of its most urgent holder
+	state   metadata.State // of its most urgent holder
 	holders []*locks.Row
 	queue   []metadata.Waiter
 	free    time.Time // since when it has been unclaimed; zero: it is not
