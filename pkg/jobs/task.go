@@ -79,9 +79,8 @@ func (s *Tasks) takeOne(ctx context.Context, now TaskStatus) (*Task, error) {
 		mutex.If(clientv3.Compare(clientv3.ModRevision(key), "=", now.seen)),
 		mutex.Then(clientv3.OpPut(key, protocol.Marshal(doc))),
 	})...)
-	_, isHeld := errors.AsType[*mutex.HeldError](err)
 	switch {
-	case isHeld || errors.Is(err, mutex.ErrCondition):
+	case errors.Is(err, mutex.ErrHeld), errors.Is(err, mutex.ErrCondition):
 		return nil, nil
 	case err != nil:
 		return nil, err

@@ -287,11 +287,10 @@ func reserve(reason string, d time.Duration, opts []Option, take func([]Option) 
 func checkReservation(s *settings) {
 	switch {
 	case s.holder.Purpose == "":
-		s.problems = append(s.problems,
-			errors.New("a reservation needs a reason: no process can explain what the lock is held for"))
+		s.refuse("a reservation needs a reason: no process can explain what the lock is held for")
 	case s.maximumHold > 0:
-		s.problems = append(s.problems, errors.New("a reservation has no heartbeat: nothing runs that could extend it"))
+		s.refuse("a reservation has no heartbeat: nothing runs that could extend it")
 	case s.reentrant:
-		s.problems = append(s.problems, errors.New("a reservation cannot be Reentrant: it is a hold of its own"))
+		s.refuse("a reservation cannot be Reentrant: it is a hold of its own")
 	}
 }

@@ -32,6 +32,11 @@ const maxReaders = 99_999
 // MaxLimit is the greatest number of permits of a semaphore.
 const MaxLimit = 1_000_000
 
+func (k *kind) choose(name, option string) {
+	k.name = name
+	k.options = append(k.options, option)
+}
+
 // shared reports whether several can hold the lock.
 func (k kind) shared() bool { return k.name != "" }
 

@@ -98,16 +98,16 @@ func ForLock(name string, opts ...Option) Option {
 	return func(s *settings) {
 		switch before := len(s.conditions) + len(s.writes); {
 		case s.forLock:
-			s.problems = append(s.problems, errors.New("ForLock is among the options of ForLock: name each lock once"))
+			s.refuse("ForLock is among the options of ForLock: name each lock once")
 		case s.lock == name:
 			s.forLock = true
 			s.apply(opts)
 			s.forLock = false
 			if len(s.conditions)+len(s.writes) > before {
-				s.problems = append(s.problems, errors.New("If and Then apply to the whole call, not to ForLock"))
+				s.refuse("If and Then apply to the whole call, not to ForLock")
 			}
 		case !slices.Contains(s.together, name):
-			s.problems = append(s.problems, fmt.Errorf("there are options for %q, which is not among the locks", name))
+			s.refuse("there are options for %q, which is not among the locks", name)
 		}
 	}
 }

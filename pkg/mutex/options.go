@@ -102,8 +102,7 @@ func Heartbeat(maximumHold time.Duration) Option {
 func LockDelay(d time.Duration) Option {
 	return func(s *settings) {
 		if d < 0 || d > metadata.MaxLockDelay {
-			s.problems = append(s.problems, fmt.Errorf("LockDelay is %v: it must be between 0 and %v", d,
-				metadata.MaxLockDelay))
+			s.refuse("LockDelay is %v: it must be between 0 and %v", d, metadata.MaxLockDelay)
 		}
 		if s.lockDelay = d; d == 0 {
 			s.lockDelay = metadata.NoLockDelay
@@ -126,7 +125,7 @@ func Attribute(name string, value any) Option {
 func BacktraceDepth(frames int) Option {
 	return func(s *settings) {
 		if frames < 0 || frames > 1000 {
-			s.problems = append(s.problems, fmt.Errorf("BacktraceDepth is %d: it must be between 0 and 1000", frames))
+			s.refuse("BacktraceDepth is %d: it must be between 0 and 1000", frames)
 		}
 		s.backtraceDepth = frames
 	}
@@ -153,7 +152,7 @@ func OnWait(f func(Waiting)) Option { return func(s *settings) { s.onWait = f } 
 func AskToFinish(reason string) Option {
 	return func(s *settings) {
 		if err := protocol.CheckReason(reason); err != nil {
-			s.problems = append(s.problems, fmt.Errorf("AskToFinish: %w", err))
+			s.refuse("AskToFinish: %w", err)
 		}
 		s.askToFinish = reason
 	}
@@ -195,11 +194,10 @@ func Reentrant() Option { return func(s *settings) { s.reentrant = true } }
 // Each holder has its own record, named after the lock, # and the lowest free number: [Lock.Name] is "pool#2".
 func Semaphore(limit int) Option {
 	return func(s *settings) {
-		s.kind.name, s.kind.limit = metadata.KindSemaphore, limit
-		s.kind.options = append(s.kind.options, "Semaphore")
+		s.kind.choose(metadata.KindSemaphore, "Semaphore")
+		s.kind.limit = limit
 		if limit < 1 || limit > MaxLimit {
-			s.problems = append(s.problems, fmt.Errorf("the limit of Semaphore is %d: it must be between 1 and %d",
-				limit, MaxLimit))
+			s.refuse("the limit of Semaphore is %d: it must be between 1 and %d", limit, MaxLimit)
 		}
 	}
 }
@@ -210,26 +208,18 @@ func Weight(permits int) Option {
 	return func(s *settings) {
 		s.kind.weight = permits
 		if permits < 1 {
-			s.problems = append(s.problems, fmt.Errorf("Weight is %d: it must be at least 1", permits))
+			s.refuse("Weight is %d: it must be at least 1", permits)
 		}
 	}
 }
 
 // Shared takes a read-write lock for reading: alongside other readers, but not alongside a writer. Each reader has its
 // own record, as with a [Semaphore].
-func Shared() Option {
-	return func(s *settings) {
-		s.kind.name = metadata.KindShared
-		s.kind.options = append(s.kind.options, "Shared")
-	}
-}
+func Shared() Option { return func(s *settings) { s.kind.choose(metadata.KindShared, "Shared") } }
 
 // Exclusive takes a read-write lock for writing, alone. It also takes all permits of a [Semaphore].
 func Exclusive() Option {
-	return func(s *settings) {
-		s.kind.name = metadata.KindExclusive
-		s.kind.options = append(s.kind.options, "Exclusive")
-	}
+	return func(s *settings) { s.kind.choose(metadata.KindExclusive, "Exclusive") }
 }
 
 // If makes [Client.TryLock] and [Client.TryLockAll] take the lock only if these compares of the caller's own keys in
@@ -271,13 +261,17 @@ func (s *settings) apply(options []Option) {
 	}
 }
 
+func (s *settings) refuse(format string, arguments ...any) {
+	s.problems = append(s.problems, fmt.Errorf(format, arguments...))
+}
+
 // positive records a problem unless the duration is positive and at most maxDuration.
 func (s *settings) positive(name string, d time.Duration) time.Duration {
 	switch {
 	case d <= 0:
-		s.problems = append(s.problems, fmt.Errorf("%s is %v: it must be positive", name, d))
+		s.refuse("%s is %v: it must be positive", name, d)
 	case d > maxDuration:
-		s.problems = append(s.problems, fmt.Errorf("%s is %v: it must be at most %v", name, d, maxDuration))
+		s.refuse("%s is %v: it must be at most %v", name, d, maxDuration)
 	}
 	return d
 }
