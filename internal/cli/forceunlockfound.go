@@ -11,7 +11,6 @@ import (
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
-	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 // query returns the query that the argument is, such as host:node-7; nil if it can only be the name of a lock.
@@ -77,7 +76,8 @@ func (o *forceUnlockOptions) confirmFound(ctx context.Context, rows []*locks.Row
 func (o *forceUnlockOptions) endAll(ctx context.Context, s *session, rows []*locks.Row) error {
 	spared := 0
 	for _, r := range rows {
-		err := o.endShown(ctx, s, r.Record)
+		on := protocol.ActionTarget{Hold: r.Record, LockDelayAfter: o.delay(r.Record), IfUnchanged: true}
+		_, err := o.perform(ctx, s, protocol.VerbForceUnlock, on, o.action(s, r.Record), "force-unlock")
 		if err == nil {
 			continue
 		}
@@ -92,12 +92,5 @@ func (o *forceUnlockOptions) endAll(ctx context.Context, s *session, rows []*loc
 	if spared > 0 {
 		return errors.Join(err, heldErrorf("%s spared", text.Count(spared, "hold")))
 	}
-	return err
-}
-
-// endShown ends the hold in r, unless it has changed.
-func (o *forceUnlockOptions) endShown(ctx context.Context, s *session, r *metadata.Record) error {
-	on := protocol.ActionTarget{Hold: r, LockDelayAfter: o.delay(r), IfUnchanged: true}
-	_, err := o.perform(ctx, s, protocol.VerbForceUnlock, on, o.action(s, r), "force-unlock")
 	return err
 }

@@ -41,10 +41,9 @@ func (o *operatorAction) flags(cmd *cobra.Command, v protocol.Verb, usage string
 	f.StringVar(&o.ticket, "ticket", "", "reference to a ticket, such as OPS-12")
 }
 
-// holdAction performs an action on the hold in doc, and returns a line that reports it.
-type holdAction func(ctx context.Context, s *session, doc *metadata.FullRecord) (done string, err error)
-
-func (o *operatorAction) applyToHold(ctx context.Context, s *session, name string, act holdAction) error {
+// applyToHold reads the lock, performs an action on its hold, and prints the line that reports it.
+func (o *operatorAction) applyToHold(ctx context.Context, s *session, name string,
+	act func(context.Context, *session, *metadata.FullRecord) (done string, err error)) error {
 	doc, err := o.read(ctx, s, name)
 	if err != nil {
 		return err

@@ -60,20 +60,22 @@ const maxUnlockers = 100
 func (s *session) unlockers(ctx context.Context) (running []metadata.Presence, err error) {
 	request, cancel := s.request(ctx)
 	defer cancel()
-	var announced []protocol.KV
+	var announced []metadata.Presence
+	var leases []int64
 	_, err = s.store.ListPrefix(request, s.layout.Unlockers(), 0, func(kv protocol.KV) {
-		if kv.Lease != 0 && len(announced) < maxUnlockers {
-			announced = append(announced, kv)
+		p := protocol.ReadPresence(s.layout.Parse(kv.Key).ID, kv.Value, kv.Lease)
+		if p != nil && len(announced) < maxUnlockers {
+			announced = append(announced, *p)
+			leases = append(leases, kv.Lease)
 		}
 	})
-	for _, kv := range announced {
-		p := protocol.ReadPresence(s.layout.Parse(kv.Key).ID, kv.Value, kv.Lease)
-		if p == nil || err != nil {
-			continue
-		}
+	for i := range announced {
 		var granted time.Duration
-		if granted, err = s.store.LeaseTTL(request, kv.Lease); 0 < granted && granted <= protocol.PresenceTTL {
-			running = append(running, *p)
+		if err == nil {
+			granted, err = s.store.LeaseTTL(request, leases[i])
+		}
+		if 0 < granted && granted <= protocol.PresenceTTL {
+			running = append(running, announced[i])
 		}
 	}
 	if err != nil {

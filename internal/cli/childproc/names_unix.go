@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -20,8 +21,7 @@ func forwardedSignals() []os.Signal {
 // ParseSignal returns the signal with this name, such as SIGTERM, and 0 if there is none. It is an error if the signal
 // cannot be sent to a command.
 func ParseSignal(name string) (syscall.Signal, error) {
-	switch s := unix.SignalNum(name); s {
-	case 0, unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGUSR1, unix.SIGUSR2:
+	if s := unix.SignalNum(name); s == 0 || slices.Contains(forwardedSignals(), os.Signal(s)) {
 		return s, nil
 	}
 	return 0, fmt.Errorf("%s cannot be given to the command: use HUP, INT, QUIT, TERM, USR1 or USR2", name)

@@ -29,9 +29,6 @@ func (e *StartError) Error() string {
 	return fmt.Sprintf("the command %s cannot be started: %v", text.Visible(e.Command), e.Err)
 }
 
-// Unwrap returns the system's reason.
-func (e *StartError) Unwrap() error { return e.Err }
-
 // Find looks for the program on the path. Its error is a [*StartError].
 func Find(name string) (string, error) {
 	path, err := exec.LookPath(name)
