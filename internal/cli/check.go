@@ -64,7 +64,7 @@ func newCheck(a *app) *cobra.Command {
 While a lock is free but has waiters, check looks again until --unclaimed-after has passed. A dead waiter
 can stay first in line for ten seconds, so repeat the check before you page anyone.
 
-Other commands have other exit statuses. A threshold is the highest acceptable number; -1 turns it off.
+A threshold is the highest acceptable number; -1 turns it off.
 A QUERY selects locks: see "mutexctl help query". A word is a part of a name, so write name:=billing/nightly
 for one lock.`,
 		Example: `  mutexctl check

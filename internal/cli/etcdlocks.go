@@ -6,18 +6,12 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/spf13/cobra"
-
 	"github.com/clustermutex/unlocker/internal/etcdlocks"
-	"github.com/clustermutex/unlocker/internal/flags"
 	"github.com/clustermutex/unlocker/internal/lockjson"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
-
-// etcdLocksFlag makes cmd show locks of other libraries, too.
-func (a *app) etcdLocksFlag(cmd *cobra.Command) { flags.EtcdLocks(cmd.Flags(), &a.etcdLocks) }
 
 // loadOtherLocks reads the locks of other libraries below these prefixes once.
 func (s *session) loadOtherLocks(ctx context.Context, prefixes []string) (*etcdlocks.View, error) {

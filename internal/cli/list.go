@@ -71,7 +71,7 @@ nothing is cut. With -o name, one name per line, in the form that --escaped read
 	cmd.Flags().IntVar(&o.limit, "limit", 0, "how many locks to show at most; 0 is all")
 	flags.NotNegative(cmd.Flags(), "limit")
 	cmd.Flags().BoolVar(&o.due, "due", false, "only locks that unlockers may remove now")
-	a.etcdLocksFlag(cmd)
+	flags.EtcdLocks(cmd.Flags(), &a.etcdLocks)
 	cmd.Flags().BoolVar(&o.delays, "delays", false, "list lock delays: locks that may not be taken yet")
 	o.given = cmd.Flags().Changed
 	o.fromArguments(cmd, func(ctx context.Context) error { return a.withSession(ctx, o.run) })
@@ -253,7 +253,7 @@ Stop it with Ctrl-C. When etcd is unreachable, watch reports it on stderr and re
   mutexctl watch 'billing/*' -o json | jq -c 'select(.event == "alerting") | .lock.name'`,
 	}
 	o.format = term.Output(cmd, term.TableFormat, term.JSONFormat)
-	a.etcdLocksFlag(cmd)
+	flags.EtcdLocks(cmd.Flags(), &a.etcdLocks)
 	o.fromArguments(cmd, func(ctx context.Context) error { return a.withSession(ctx, o.run) })
 	return cmd
 }

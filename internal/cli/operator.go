@@ -121,18 +121,18 @@ func (o *operatorAction) entry(s *session, a protocol.Action) protocol.Action {
 
 // outcome turns the error of an action on the hold in r into one for the user.
 func (o *operatorAction) outcome(ctx context.Context, s *session, r *metadata.Record, doing string, err error) error {
-	var changed *lockstore.ChangedError
-	var refused *protocol.RefusedError
+	changed, isChanged := errors.AsType[*lockstore.ChangedError](err)
+	refused, isRefused := errors.AsType[*protocol.RefusedError](err)
 	switch {
 	case err == nil:
 		return nil
-	case errors.As(err, &refused):
+	case isRefused:
 		return errors.New("nothing was done: " + refused.Error())
 	case errors.Is(err, lockstore.ErrNoSpace):
 		return lockstore.ErrNoSpace
-	case errors.As(err, &changed) && changed.Current.Token == 0:
+	case isChanged && changed.Current.Token == 0:
 		return noLockErrorf("nothing was done: %s is no longer held", text.Visible(r.Name))
-	case changed != nil && changed.Current.Token != r.Token:
+	case isChanged && changed.Current.Token != r.Token:
 		return heldErrorf("nothing was done: %s is held by %s now", text.Visible(r.Name),
 			s.describeHolder(&changed.Current.Record))
 	case errors.Is(err, metadata.ErrChanged): // the same hold has changed, or the current one could not be read

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -85,10 +86,8 @@ func (s *session) waitForEtcd(ctx context.Context, wait waitTimeout) error {
 		switch {
 		case err == nil || !wait.outlastsOutage():
 			return err
-		case outage != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
-			return fmt.Errorf("gave up waiting: %w", outage)
 		case errors.Is(ctx.Err(), context.DeadlineExceeded):
-			return errors.New("gave up waiting: etcd did not answer in time")
+			return fmt.Errorf("gave up waiting: %w", cmp.Or(outage, errors.New("etcd did not answer in time")))
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case !isOutage(err):

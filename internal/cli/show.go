@@ -13,6 +13,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/cli/term"
 	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
+	"github.com/clustermutex/unlocker/internal/flags"
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
@@ -43,7 +44,7 @@ in full, give its own name, such as pool#2.`,
 	}
 	o.format = term.Output(cmd, term.TableFormat, term.JSONFormat)
 	o.names.flag(cmd)
-	a.etcdLocksFlag(cmd)
+	flags.EtcdLocks(cmd.Flags(), &a.etcdLocks)
 	cmd.Flags().BoolVar(&o.raw, "raw", false, "also show the keys as they are stored")
 	o.names.onLock(cmd, a, nil, o.run)
 	return cmd

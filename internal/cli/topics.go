@@ -90,9 +90,7 @@ their holders ended; the dashboard compares with those that were released, too:
 ` + lockjson.ShapeOf(lockjson.Diagnosis{}).Help() + titled(lockjson.Statement{}, lockjson.Asked{},
 			lockjson.Extended{}, lockjson.Acknowledged{}, lockjson.Leased{}, lockjson.Delay{}, lockjson.Waiter{},
 			lockjson.Field{}, lockjson.Ending{}),
-		Example: `  mutexctl list -o json | jq -r 'select(.locked_at_in_seconds < -3600) | .name'
-  mutexctl watch -o json | jq -c 'select(.event == "alerting") | .lock.name'
-  mutexctl tasks invoices -o json | jq -r 'select(.attempts > 3) | .task'`,
+		Example: `  mutexctl list -o json | jq -r 'select(.locked_at_in_seconds < -3600) | .name'`,
 	}
 }
 
