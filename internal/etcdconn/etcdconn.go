@@ -29,12 +29,8 @@ func New(s Settings, log zerolog.Logger, more ...grpc.DialOption) (*clientv3.Cli
 	if err := s.Check(); err != nil {
 		return nil, err
 	}
-	targets, _ := s.targets()
-	var endpoints []string
-	for _, t := range targets {
-		endpoints = append(endpoints, t.String())
-	}
-	s.warn(log, targets[0].scheme)
+	scheme, endpoints, _ := s.endpoints()
+	s.warn(log, scheme)
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints: endpoints,
 		Logger:    zap.NewNop(), // it warns of every failed call, which the caller knows better
@@ -47,7 +43,7 @@ func New(s Settings, log zerolog.Logger, more ...grpc.DialOption) (*clientv3.Cli
 		// etcd treats pings on a connection without a stream as an attack: after three it closes the connection, and
 		// gRPC doubles the keepalive time for good. Without pings, the first call finds a dead idle connection.
 		PermitWithoutStream: false,
-		DialOptions:         append(s.dialOptions(targets[0].scheme), more...),
+		DialOptions:         append(s.dialOptions(scheme), more...),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("create the etcd client: %w", err)
@@ -133,7 +129,7 @@ func CheckAccess(ctx context.Context, c *clientv3.Client, prefix string) error {
 // It returns how far the clocks of those that answered are ahead of ours, exact to half a second plus half the round
 // trip.
 func ClockOffsets(ctx context.Context, s Settings) (offsets []time.Duration) {
-	targets, err := s.targets()
+	_, endpoints, err := s.endpoints()
 	if err != nil {
 		return nil
 	}
@@ -145,9 +141,9 @@ func ClockOffsets(ctx context.Context, s Settings) (offsets []time.Duration) {
 	defer transport.CloseIdleConnections()
 	var mu sync.Mutex
 	var wg sync.WaitGroup
-	for _, t := range targets {
+	for _, endpoint := range endpoints {
 		wg.Go(func() {
-			if offset, err := clockOffset(ctx, transport, t.String()); err == nil {
+			if offset, err := clockOffset(ctx, transport, endpoint); err == nil {
 				mu.Lock()
 				defer mu.Unlock()
 				offsets = append(offsets, offset)

@@ -52,7 +52,7 @@ func Defaults() Settings {
 
 // Check returns one sentence about what cannot work: contradictions, and files that cannot be used.
 func (s Settings) Check() error {
-	if _, err := s.targets(); err != nil {
+	if _, _, err := s.endpoints(); err != nil {
 		return err
 	}
 	if _, err := s.tlsConfig(); err != nil {
@@ -102,8 +102,8 @@ func (s Settings) ReadPassword() (string, error) {
 
 // tlsConfig returns nil if the endpoints do not use TLS.
 func (s Settings) tlsConfig() (*tls.Config, error) {
-	targets, err := s.targets()
-	if err != nil || targets[0].scheme == "http" {
+	scheme, _, err := s.endpoints()
+	if err != nil || scheme == "http" {
 		return nil, err
 	}
 	conf := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: s.ServerName,
@@ -154,46 +154,37 @@ func (s Settings) certificate(*tls.CertificateRequestInfo) (*tls.Certificate, er
 // ClientCertificate returns the client certificate as its file has it now; nil if there is none that can be read.
 func (s Settings) ClientCertificate() *x509.Certificate { return certificate.ReadFile(s.Cert) }
 
-// target is a parsed endpoint.
-type target struct {
-	scheme string // http or https; "" only while parsing
-	host   string // host:port
-}
-
-func (t target) String() string { return t.scheme + "://" + t.host }
-
-// targets parses the endpoints. All have the same scheme: gRPC uses one kind of connection for all members.
-func (s Settings) targets() ([]target, error) {
+// endpoints parses the endpoints, and returns their scheme, http or https, and their URLs. All have the same scheme:
+// gRPC uses one kind of connection for all members.
+func (s Settings) endpoints() (scheme string, urls []string, err error) {
 	if len(s.Endpoints) == 0 {
-		return nil, errors.New("no etcd endpoint is given")
+		return "", nil, errors.New("no etcd endpoint is given")
 	}
-	var all []target
-	for _, endpoint := range s.Endpoints {
-		t, err := parseEndpoint(strings.TrimSpace(endpoint))
+	for i, endpoint := range s.Endpoints {
+		given, host, err := parseEndpoint(strings.TrimSpace(endpoint))
 		if err != nil {
-			return nil, err
+			return "", nil, err
 		}
-		if len(all) > 0 && t.scheme != all[0].scheme {
-			return nil, fmt.Errorf("the etcd endpoints %s and %s differ in their scheme: give all of them the same",
+		if i > 0 && given != scheme {
+			return "", nil, fmt.Errorf("the etcd endpoints %s and %s differ in their scheme: give all of them the same",
 				s.Endpoints[0], endpoint)
 		}
-		all = append(all, t)
+		scheme = given
+		urls = append(urls, host)
 	}
-	setting := s.tlsSetting()
-	if all[0].scheme == "http" && setting != "" {
-		return nil, fmt.Errorf("the etcd endpoint %s does not use TLS, but %s is given: write https:// or leave that "+
-			"out", all[0], setting)
+	switch setting := s.tlsSetting(); {
+	case scheme == "http" && setting != "":
+		return "", nil, fmt.Errorf("the etcd endpoint http://%s does not use TLS, but %s is given: write https:// or "+
+			"leave that out", urls[0], setting)
+	case scheme == "" && setting != "":
+		scheme = "https"
+	case scheme == "":
+		scheme = "http"
 	}
-	for i := range all {
-		switch {
-		case all[i].scheme != "":
-		case setting != "":
-			all[i].scheme = "https"
-		default:
-			all[i].scheme = "http"
-		}
+	for i := range urls {
+		urls[i] = scheme + "://" + urls[i]
 	}
-	return all, nil
+	return scheme, urls, nil
 }
 
 // tlsSetting names one of the given settings that need TLS, "" if there is none.
@@ -213,31 +204,32 @@ func (s Settings) tlsSetting() string {
 	return ""
 }
 
-func parseEndpoint(endpoint string) (target, error) {
+// parseEndpoint returns the scheme of an endpoint, empty if it has none, and its host:port.
+func parseEndpoint(endpoint string) (scheme, address string, err error) {
 	if strings.Contains(endpoint, "@") { // not to be printed
-		return target{}, errors.New("an etcd endpoint must not contain a user or password: " +
+		return "", "", errors.New("an etcd endpoint must not contain a user or password: " +
 			"give them as user and password")
 	}
-	t := target{host: endpoint}
-	if scheme, _, found := strings.Cut(endpoint, "://"); found {
+	address = endpoint
+	if given, _, found := strings.Cut(endpoint, "://"); found {
+		scheme = given
 		u, err := url.Parse(endpoint)
-		if err != nil {
-			return target{}, fmt.Errorf("the etcd endpoint %q is not a URL", endpoint)
+		switch {
+		case err != nil:
+			return "", "", fmt.Errorf("the etcd endpoint %q is not a URL", endpoint)
+		case scheme != "http" && scheme != "https":
+			return "", "", fmt.Errorf("the etcd endpoint %q has the scheme %q: use http or https", endpoint, scheme)
+		case strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "":
+			return "", "", fmt.Errorf("the etcd endpoint %q is more than scheme, host and port", endpoint)
 		}
-		if scheme != "http" && scheme != "https" {
-			return target{}, fmt.Errorf("the etcd endpoint %q has the scheme %q: use http or https", endpoint, scheme)
-		}
-		if strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" {
-			return target{}, fmt.Errorf("the etcd endpoint %q is more than scheme, host and port", endpoint)
-		}
-		t = target{scheme, u.Host}
+		address = u.Host
 	}
-	host, port, err := net.SplitHostPort(t.host)
+	host, port, err := net.SplitHostPort(address)
 	if err != nil || host == "" {
-		return target{}, fmt.Errorf("the etcd endpoint %q is not of the form host:port", endpoint)
+		return "", "", fmt.Errorf("the etcd endpoint %q is not of the form host:port", endpoint)
 	}
 	if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
-		return target{}, fmt.Errorf("the etcd endpoint %q has no valid port (etcd's own is 2379)", endpoint)
+		return "", "", fmt.Errorf("the etcd endpoint %q has no valid port (etcd's own is 2379)", endpoint)
 	}
-	return t, nil
+	return scheme, address, nil
 }

@@ -12,6 +12,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -103,16 +104,10 @@ func readRemovalPolicy(text []byte) *metadata.RemovalPolicy {
 	}
 	p := metadata.RemovalPolicy{ClockSkew: missing, MinWarning: missing, DefaultAlertAfter: missing,
 		DefaultAutoUnlockAfter: missing, AbandonedGrace: missing, LockDelay: missing}
-	if json.Unmarshal(text, &p) != nil || p.Exclude == nil || CheckExclude(p.Exclude) != nil {
-		return nil
-	}
-	for _, d := range []metadata.Seconds{p.ClockSkew, p.MinWarning, p.DefaultAlertAfter,
-		p.DefaultAutoUnlockAfter, p.AbandonedGrace, p.LockDelay} {
-		if d == missing {
-			return nil
-		}
-	}
-	if p.Abandoned != metadata.AbandonedReport && p.Abandoned != metadata.AbandonedUnlock {
+	if json.Unmarshal(text, &p) != nil || p.Exclude == nil || CheckExclude(p.Exclude) != nil ||
+		p.Abandoned != metadata.AbandonedReport && p.Abandoned != metadata.AbandonedUnlock ||
+		slices.Contains([]metadata.Seconds{p.ClockSkew, p.MinWarning, p.DefaultAlertAfter,
+			p.DefaultAutoUnlockAfter, p.AbandonedGrace, p.LockDelay}, missing) {
 		return nil
 	}
 	return &p

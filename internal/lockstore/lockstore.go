@@ -10,6 +10,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -105,26 +106,26 @@ func (s *Store) ReadRecord(ctx context.Context, lock string) (metadata.FullRecor
 // decodeDocument decodes the first keys of a record's range, at this revision.
 func (s *Store) decodeDocument(ctx context.Context, lock string, resp *clientv3.GetResponse,
 	revision int64) (metadata.FullRecord, error) {
-	fields, foreign := locktxn.Fields(s.layout, resp), s.foreignKeys(resp)
+	var fields []metadata.Field
+	var foreign []string
+	for _, kv := range resp.Kvs {
+		switch key := s.layout.Parse(string(kv.Key)); key.Kind {
+		case protocol.KindField:
+			fields = append(fields, locktxn.KV(kv).Field(key))
+		case protocol.KindForeign:
+			foreign = append(foreign, string(kv.Key))
+		}
+	}
 	if resp.More {
 		more, err := s.protocolFields(ctx, lock, revision)
 		if err != nil {
 			return metadata.FullRecord{}, err
 		}
-		fields = addMissing(fields, more)
+		fields = append(fields, more...)
+		slices.SortFunc(fields, func(a, b metadata.Field) int { return strings.Compare(a.Name, b.Name) })
+		fields = slices.CompactFunc(fields, func(a, b metadata.Field) bool { return a.Name == b.Name })
 	}
 	return lockrecord.Decode(lock, fields, foreign...), nil
-}
-
-// foreignKeys returns the keys in a record's range that are not of this protocol.
-func (s *Store) foreignKeys(resp *clientv3.GetResponse) []string {
-	var keys []string
-	for _, kv := range resp.Kvs {
-		if key := string(kv.Key); s.layout.Parse(key).Kind == protocol.KindForeign {
-			keys = append(keys, key)
-		}
-	}
-	return keys
 }
 
 // protocolFields reads the protocol's fields one by one, so that thousands of other keys cannot hide them.
@@ -142,14 +143,4 @@ func (s *Store) protocolFields(ctx context.Context, lock string, revision int64)
 		fields = append(fields, locktxn.Fields(s.layout, (*clientv3.GetResponse)(r.GetResponseRange()))...)
 	}
 	return fields, nil
-}
-
-// addMissing returns fields with those of more whose names it lacks.
-func addMissing(fields, more []metadata.Field) []metadata.Field {
-	for _, m := range more {
-		if !slices.ContainsFunc(fields, func(f metadata.Field) bool { return f.Name == m.Name }) {
-			fields = append(fields, m)
-		}
-	}
-	return fields
 }

@@ -10,21 +10,22 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// group is all changes to the keys of one lock in one revision.
-type group struct {
-	lock    string
-	changes []keyChange
-}
-
 // grouped holds the events of one revision, by lock.
 type grouped struct {
-	groups  []group
-	byLock  map[string]int             // indexes into groups
+	locks   []string // in the order of their first change
+	changes map[string][]keyChange
 	endings map[string]*protocol.Event // history records by id
 	left    map[string]metadata.Waiter // waiters that left their queues, by uuid
 
 	withStatements []string // locks whose statements have changed
 	maybeFree      []string // locks and shares that may have become free or taken
+}
+
+func (r *grouped) add(lock string, c keyChange) {
+	if _, known := r.changes[lock]; !known {
+		r.locks = append(r.locks, lock)
+	}
+	r.changes[lock] = append(r.changes[lock], c)
 }
 
 // leaves notes a waiter whose ticket changed: it may have got the lock.
@@ -33,9 +34,6 @@ func (r *grouped) leaves(q *queue, ticket string) {
 		return
 	}
 	if w, waited := q.waiters[ticket]; waited {
-		if r.left == nil {
-			r.left = map[string]metadata.Waiter{}
-		}
 		r.left[w.UUID] = w
 	}
 }
@@ -43,6 +41,11 @@ func (r *grouped) leaves(q *queue, ticket string) {
 // apply applies all events of one revision, which arrived at now. It returns what changed for each lock, and what else
 // the revision shows about the holds that began and ended.
 func (s *snapshot) apply(v *View, events []protocol.Event, now time.Duration) (changes []lockChange, r grouped) {
+	if len(events) > 0 {
+		r.changes = map[string][]keyChange{}
+		r.endings = map[string]*protocol.Event{}
+		r.left = map[string]metadata.Waiter{}
+	}
 	for i := range events {
 		e := &events[i]
 		key := s.layout.Parse(e.Key)
@@ -68,12 +71,11 @@ func (s *snapshot) apply(v *View, events []protocol.Event, now time.Duration) (c
 			s.applyOther(key, e, &r, now)
 		}
 	}
-	for _, g := range r.groups {
-		if !v.wants(g) {
-			continue
+	for _, lock := range r.locks {
+		if v.wants(lock, r.changes[lock]) {
+			changes = append(changes, s.applyLock(lock, r.changes[lock]))
+			r.maybeFree = append(r.maybeFree, lock)
 		}
-		changes = append(changes, s.applyLock(g.lock, g.changes))
-		r.maybeFree = append(r.maybeFree, g.lock)
 	}
 	s.updateFree(r.maybeFree, now)
 	for _, lock := range r.withStatements {
@@ -111,31 +113,10 @@ func (s *snapshot) applyOther(key protocol.Key, e *protocol.Event, r *grouped, n
 			s.putUnlocker(key.ID, e.KV, time.Now())
 		}
 	case protocol.KindHistory:
-		if r.endings == nil {
-			r.endings = map[string]*protocol.Event{}
-		}
 		if !e.Deleted {
 			r.endings[key.ID] = e
 		}
 	}
-}
-
-// add adds a change to its lock's group, nearly always the last one, because a range is deleted in key order.
-func (r *grouped) add(lock string, c keyChange) {
-	if n := len(r.groups); n > 0 && r.groups[n-1].lock == lock {
-		r.groups[n-1].changes = append(r.groups[n-1].changes, c)
-		return
-	}
-	if r.byLock == nil {
-		r.byLock = map[string]int{}
-	}
-	i, ok := r.byLock[lock]
-	if !ok {
-		i = len(r.groups)
-		r.byLock[lock] = i
-		r.groups = append(r.groups, group{lock: lock})
-	}
-	r.groups[i].changes = append(r.groups[i].changes, c)
 }
 
 func (s *snapshot) applyForeign(key protocol.Key, e *protocol.Event, now time.Duration) {
@@ -234,16 +215,16 @@ func (v *View) follows(kind protocol.Kind) bool {
 }
 
 // wants reports whether the changes are of a lock that the view keeps. The caller holds mu.
-func (v *View) wants(g group) bool {
+func (v *View) wants(lock string, changes []keyChange) bool {
 	if v.opt.Keep == nil {
 		return true
 	}
-	if v.snap.locks.get(g.lock) != nil {
+	if v.snap.locks.get(lock) != nil {
 		return true
 	}
 	var fields []metadata.Field
 	taken := false
-	for _, c := range g.changes {
+	for _, c := range changes {
 		if !c.event.Deleted {
 			fields = append(fields, c.written())
 			taken = taken || c.field == lockrecord.FieldUUID

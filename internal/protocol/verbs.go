@@ -32,7 +32,6 @@ type VerbInfo struct {
 	MinReasonLength int    // minimum length of that text, in characters; 0 if it is optional
 	Undo            Verb   // the verb that undoes it; empty if there is none
 
-	checkHold func(r *metadata.Record, a Action) error // see [Verb.CheckHold]; nil if every hold will do
 	// CheckDuration returns an error, a sentence, for a duration that is not allowed; nil if the verb has no duration.
 	CheckDuration func(time.Duration) error
 	// Mark is what the verb writes into the record; zero for nothing.
@@ -89,21 +88,17 @@ func (v Verb) Info() VerbInfo {
 		return VerbInfo{Right: "unlock", FreesLock: true, ReasonField: "reason", MinReasonLength: minLongReasonLength}
 	case VerbAsk:
 		return VerbInfo{Right: "ask", ReasonField: "reason", MinReasonLength: minReasonLength,
-			checkHold: func(r *metadata.Record, _ Action) error { return CheckAsk(r) },
-			Mark:      Mark{Field: lockrecord.FieldAsked}}
+			Mark: Mark{Field: lockrecord.FieldAsked}}
 	case VerbExtend:
 		return VerbInfo{Right: "extend", ReasonField: "reason", MinReasonLength: minReasonLength,
 			CheckDuration: CheckMoreTimeDuration,
-			checkHold:     func(r *metadata.Record, a Action) error { return CheckMoreTime(r, a.Length(), a.At.Time) },
 			Mark:          Mark{Field: lockrecord.FieldExtended}}
 	case VerbAcknowledge:
 		return VerbInfo{Right: "acknowledge", ReasonField: "note", Undo: VerbWithdraw,
 			CheckDuration: CheckAcknowledgementDuration,
-			checkHold:     func(r *metadata.Record, _ Action) error { return checkIdentified(r) },
 			Mark:          Mark{Field: lockrecord.FieldAcknowledged, Leased: true}}
 	case VerbWithdraw:
-		return VerbInfo{Right: "acknowledge", ReasonField: "note",
-			checkHold: func(r *metadata.Record, _ Action) error { return CheckWithdraw(r) }}
+		return VerbInfo{Right: "acknowledge", ReasonField: "note"}
 	}
 	return VerbInfo{}
 }
@@ -114,8 +109,15 @@ func (v Verb) Known() bool { return v.Info().Right != "" }
 // CheckHold returns an error, a sentence, if the verb cannot be applied to the hold in r. It ignores the action's
 // reason.
 func (v Verb) CheckHold(r *metadata.Record, a Action) error {
-	if check := v.Info().checkHold; check != nil {
-		return check(r, a)
+	switch v {
+	case VerbAsk:
+		return CheckAsk(r)
+	case VerbExtend:
+		return CheckMoreTime(r, a.Length(), a.At.Time)
+	case VerbAcknowledge:
+		return checkIdentified(r)
+	case VerbWithdraw:
+		return CheckWithdraw(r)
 	}
 	return nil
 }

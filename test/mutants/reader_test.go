@@ -108,7 +108,7 @@ var readerSuites = []suite{
 	{"internal/etcdconn", []fault{
 		// How programs reach etcd.
 		{"etcd-secret", `strings.Contains(endpoint, "@")`, `false`, "TestBadSettingsAreRefused"},
-		{"etcd-mixed", `t.scheme != all[0].scheme`, `false`, "TestBadSettingsAreRefused"},
+		{"etcd-mixed", `given != scheme`, `false`, "TestBadSettingsAreRefused"},
 		{"etcd-path", `strings.Trim(u.Path, "/") != ""`, `false`, "TestBadSettingsAreRefused"},
 		{"etcd-ca", `!pool.AppendCertsFromPEM(pem)`, `false`, "TestBadSettingsAreRefused"},
 		{"etcd-plain-user", `scheme == "http" && s.User != ""`, `false`, "TestDangerousSettingsCauseWarnings"},
