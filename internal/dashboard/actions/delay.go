@@ -56,7 +56,7 @@ func (o *Operation) showDelay(r *app.Request, typed Request, name string, wrong 
 	v.NavEntry = "list"
 	v.AutoRefresh = true
 	o.fill(&v.confirmForm, typed, name, wrong)
-	v.Action = o.app.URLs.Action(o.page, lock, d.UUID)
+	v.Action = o.app.URLs.Action(o.Page(), lock, d.UUID)
 	v.Cancel = o.afterDelay(r, Request{Name: lock})
 	if until := v.Viewpoint.Next(d.Until()); until != nil && until.Kind == "next" {
 		v.Until = until

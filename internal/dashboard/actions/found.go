@@ -76,7 +76,7 @@ func (o *Operation) foundForm(r *app.Request, typed Request, number string, wron
 		return app.Answer{}, badSearch(tooMany)
 	}
 	v.confirmForm = confirmForm{Ask: "Type the number of these holds", Shown: strconv.Itoa(len(seen)),
-		Hold: strings.Join(seen, " "), Action: o.app.URLs.To(o.page, "q", v.Search, "even_alive", evenAlive),
+		Hold: strings.Join(seen, " "), Action: o.app.URLs.To(o.Page(), "q", v.Search, "even_alive", evenAlive),
 		Cancel: v.Cancel, Do: "Force unlock " + text.Count(len(seen), "hold"), Kept: "the history"}
 	o.fill(&v.confirmForm, typed, number, wrong)
 	a, err := o.app.Render("unlock-found", v)

@@ -35,7 +35,6 @@ type Operation struct {
 // wording is what is said of a verb.
 type wording struct {
 	verb       protocol.Verb
-	page       string // its form, below the prefix
 	subject    string // what is switched off, as the beginning of a sentence
 	plural     string // several of them, in a sentence
 	done       string // what a program is told
@@ -62,11 +61,11 @@ type formWords struct {
 // wordings are the verbs that there are a form and an address for, in the order in which those are listed.
 func wordings() []wording {
 	return []wording{
-		{verb: protocol.VerbForceUnlock, page: "unlock", plural: "force unlocks", done: "unlocked",
+		{verb: protocol.VerbForceUnlock, plural: "force unlocks", done: "unlocked",
 			subject: "Force unlock",
 			metric:  "mutexdash_force_unlocks_total", help: "Requested force unlocks, by result.",
 		},
-		{verb: protocol.VerbAsk, page: "ask", plural: "requests to finish", done: "asked",
+		{verb: protocol.VerbAsk, plural: "requests to finish", done: "asked",
 			subject: "Asking holders to finish",
 			did:     "asked the holder to finish",
 			metric:  "mutexdash_asks_total", help: "Requests to holders to finish, by result.",
@@ -78,7 +77,7 @@ func wordings() []wording {
 				},
 				Why: "Why? The holder reads it, and the audit trail keeps it.", Do: "Ask to finish"},
 		},
-		{verb: protocol.VerbExtend, page: "extend", plural: "extensions", done: "extended", lengthFlag: "by",
+		{verb: protocol.VerbExtend, plural: "extensions", done: "extended", lengthFlag: "by",
 			subject: "Giving more time",
 			did:     "given it more time",
 			moved:   "the lock has just been extended. Check whether it still needs more time",
@@ -91,7 +90,7 @@ func wordings() []wording {
 				},
 				HowLong: "How much time?", Why: "Why? The record and the audit trail keep it.", Do: "Give more time"},
 		},
-		{verb: protocol.VerbAcknowledge, page: "acknowledge", plural: "acknowledgements", done: "acknowledged",
+		{verb: protocol.VerbAcknowledge, plural: "acknowledgements", done: "acknowledged",
 			undone: "withdrawn", command: "ack", lengthFlag: "for",
 			subject: "Acknowledging locks",
 			did:     "acknowledged the lock", moved: "another operator has just acknowledged the lock",
@@ -106,7 +105,7 @@ func wordings() []wording {
 				},
 				HowLong: "For how long?", Why: "What are you doing about it? May be empty.", Do: "Acknowledge"},
 		},
-		{verb: protocol.VerbEndDelay, page: "end-delay", plural: "ends of lock delays", done: "ended",
+		{verb: protocol.VerbEndDelay, plural: "ends of lock delays", done: "ended",
 			command: app.EndDelay, subject: "Ending lock delays",
 			metric: "mutexdash_delay_ends_total", help: "Requests to end lock delays, by result.",
 		},
@@ -132,7 +131,7 @@ func newOperations(h *Handler) []*Operation {
 }
 
 // Page is where its form is, below the prefix.
-func (o *Operation) Page() string { return o.page }
+func (o *Operation) Page() string { return pages.ActionPage(o.verb) }
 
 // API is where programs ask for it, below the prefix.
 func (o *Operation) API() string { return "api/v1/lock/" + string(o.verb) }

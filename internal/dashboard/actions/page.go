@@ -44,7 +44,7 @@ func (o *Operation) holdForm(r *app.Request, lock *app.Lock, title string, typed
 	f := holdForm{Page: o.app.Page(r, title+" "+row.Name), Name: row.Name,
 		State: row.StateIn(r.Snapshot().Class(row)),
 		confirmForm: confirmForm{Shown: text.Visible(row.Name), Token: row.Token, Revision: row.Revision,
-			Hold: row.UUID, Action: o.app.URLs.Action(o.page, row.Name, row.UUID),
+			Hold: row.UUID, Action: o.app.URLs.Action(o.Page(), row.Name, row.UUID),
 			Cancel: o.app.URLs.Lock(row.Name, row.UUID)}}
 	o.fill(&f.confirmForm, typed, name, wrong)
 	f.NavEntry = "list"

@@ -67,14 +67,10 @@ func (v Viewpoint) Alert(t time.Time) *TimeText {
 		return nil
 	case v.Stale && !t.After(v.AsOf):
 		return &TimeText{At: t, Text: text.Duration(v.AsOf.Sub(t)) + " ago"}
-	case v.Stale && left > 0:
-		return &TimeText{At: t, Kind: "then", Text: "in " + text.Countdown(left),
-			ScreenReaderText: screenReaderText(left)}
+	case left > 0:
+		return v.ahead(t, "alert")
 	case v.Stale:
 		return &TimeText{At: t, Text: "was due"}
-	case left > 0:
-		return &TimeText{At: t, Kind: "alert", Text: "in " + text.Countdown(left),
-			ScreenReaderText: screenReaderText(left)}
 	default:
 		return &TimeText{At: t, Kind: "alert", Text: text.Duration(-left) + " ago"}
 	}
@@ -92,27 +88,30 @@ func (v Viewpoint) Next(t time.Time) *TimeText {
 		return &TimeText{At: t, Kind: "over", Text: text.Overdue(-left), ScreenReaderText: text.Duration(-left) +
 			" late"}
 	}
-	m := &TimeText{At: t, Kind: "next", Text: "in " + text.Countdown(left), ScreenReaderText: screenReaderText(left)}
+	return v.ahead(t, "next")
+}
+
+// ahead is an instant in the future, "in 6m"; kind says how app.js goes on if the snapshot is not stale.
+func (v Viewpoint) ahead(t time.Time, kind string) *TimeText {
+	left := t.Sub(v.Now)
 	if v.Stale {
-		m.Kind = "then"
+		kind = "then"
 	}
-	return m
+	return &TimeText{At: t, Kind: kind, Text: "in " + text.Countdown(left), ScreenReaderText: screenReaderText(left)}
 }
 
 // Since is an instant in the past: "14m ago", as of the viewpoint.
 func (v Viewpoint) Since(t time.Time) *TimeText {
 	m := v.Elapsed(t)
-	if m == nil {
+	switch {
+	case m == nil:
 		return nil
-	}
-	m.Text += " ago"
-	if !v.Stale {
+	case t.After(v.Now):
+		return v.ahead(t, "alert")
+	case !v.Stale:
 		m.Kind = "alert"
 	}
-	if left := t.Sub(v.Now); left > 0 {
-		m.Text = "in " + text.Countdown(left)
-		m.ScreenReaderText = screenReaderText(left)
-	}
+	m.Text += " ago"
 	return m
 }
 

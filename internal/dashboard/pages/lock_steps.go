@@ -58,13 +58,13 @@ func (p *Pages) stepLink(r *app.Request, hold *metadata.Record, said *headline.H
 	case kind == headline.ReadRunbook:
 		l.URL = said.Runbook()
 	case verb != "" && hold != nil && canDo(r, verb, hold):
-		l.URL = u.Action(actionPage(verb), hold.Name, hold.UUID)
+		l.URL = u.Action(ActionPage(verb), hold.Name, hold.UUID)
 	}
 	return l
 }
 
-// actionPage is the form of a verb, below the prefix.
-func actionPage(verb protocol.Verb) string {
+// ActionPage is the form of a verb, below the prefix.
+func ActionPage(verb protocol.Verb) string {
 	if verb == protocol.VerbForceUnlock {
 		return "unlock"
 	}
