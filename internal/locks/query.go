@@ -188,11 +188,6 @@ func (q *Query) fulfils(s *Subject, now time.Time, late bool) bool {
 	return true
 }
 
-// Without is the text of the query without the n-th term, for the link that removes it.
-func (q *Query) Without(n int) string {
-	return textOf(slices.Delete(slices.Clone(q.Terms), n, n+1))
-}
-
 // With is the text of the query with a term that replaces those with the same key: "state:alerting".
 func (q *Query) With(added string) string {
 	key, _, _ := cutKey(added)

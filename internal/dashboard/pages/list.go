@@ -76,7 +76,7 @@ type listPage struct {
 	Matched     int
 	Total       int
 	Waiting     app.RichText
-	Chips       []chip
+	Text        string // the search, as far as it was read
 	Problems    []locks.QueryProblem
 	Jump        *Link // the lock whose name was typed
 	Table       lockTable
@@ -100,7 +100,6 @@ type listPage struct {
 }
 
 type (
-	chip struct{ Text, Remove string }
 	// Link is a link. Without a URL, it is plain text.
 	Link   struct{ Text, URL string }
 	column struct {

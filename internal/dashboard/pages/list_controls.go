@@ -12,9 +12,8 @@ import (
 
 // fillControls adds what filters and sorts.
 func (p *Pages) fillControls(v *listPage, s *locks.Snapshot, l ListRequest, found *locks.Counts) {
-	for i, t := range l.Query.Terms {
-		v.Chips = append(v.Chips, chip{t.Text,
-			l.link(p.app.URLs, func(l *ListRequest) { l.Query.Text = l.Query.Without(i) })})
+	if len(l.Query.Terms) > 0 {
+		v.Text = v.Query
 	}
 	if name := l.Query.Text; len(name) > locks.MaxQueryBytes {
 		v.Jump = nil

@@ -14,8 +14,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// lockHistory is the list of events on a lock's page, newest first: holds, waits, actions of operators, endings, and
-// the gaps in the watch.
+// lockHistory is the list of events on a lock's page, newest first: holds, waits, endings, and the gaps in the watch.
 type lockHistory struct {
 	Events    []event
 	More      bool              // there are more in the history
@@ -25,7 +24,7 @@ type lockHistory struct {
 }
 
 type event struct {
-	Class string // held, ended, waits, done, alert or gap
+	Class string // held, ended, waits, alert or gap
 	When  *app.TimeText
 	Badge string // how a hold ended
 	Said  app.RichText
@@ -112,18 +111,6 @@ func (l *lockHistory) addHold(p *Pages, r *locks.Row, named bool, at app.Viewpoi
 	}
 	if alert := r.DueAlert; !alert.After(at.AsOf) {
 		l.add(at, "alert", alert, app.Plain("Alert: its holder expected to be done by then"))
-	}
-	if r.FinishRequest != nil {
-		l.add(at, "done", r.FinishRequest.At.Time, app.Plain("The holder was asked to finish"),
-			protocol.DescribeFinishRequest(r.Record, at.Now))
-	}
-	if r.MoreTime != nil {
-		l.add(at, "done", r.MoreTime.At.Time, app.Plain("The holder was given more time"),
-			protocol.DescribeMoreTime(r.Record.MoreTime, at.Now))
-	}
-	if a := r.ValidAcknowledgement(at.Now); a != nil {
-		l.add(at, "done", a.At.Time, app.Plain("An operator acknowledged it"),
-			protocol.DescribeAcknowledgement(r.Record, at.Now))
 	}
 	if r.ProvenDead() {
 		what, how := protocol.WhatEnded(r.Death)
