@@ -140,7 +140,7 @@ func dueAt(at app.Viewpoint, t time.Time) *app.TimeText {
 	case "over": // the snapshot is a moment old
 		return &app.TimeText{At: t, Text: "due"}
 	case "":
-		return &app.TimeText{At: t, Text: "due, outcome unknown"}
+		return &app.TimeText{At: t, Text: "was due"}
 	}
 	return m
 }
