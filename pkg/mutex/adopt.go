@@ -152,7 +152,7 @@ func (l *Lock) remember(doc *metadata.FullRecord) {
 	}
 	if doc.MoreTime != nil { // its deadlines are those that are adopted
 		revision := fieldOf(doc, lockrecord.FieldExtended).ModRevision
-		l.inbox = &inbox{moreTime: doc.MoreTime, moreTimeRevision: revision, deliveredMoreTime: revision}
+		l.inbox = &inbox{moreTime: doc.MoreTime, moreTimeRevision: revision}
 	}
 	if l.extension.alertTarget.IsZero() {
 		l.extension.alertTarget = l.began.wall.Add(l.set.alertAfter)

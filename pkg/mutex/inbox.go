@@ -174,8 +174,7 @@ func (l *Lock) applyRecord(doc *metadata.FullRecord) {
 	by := l.storeMoreTime(doc)
 	l.postpone(doc.AutoUnlockAt, by)
 	m := l.inbox
-	deliver := m != nil && !m.delivering &&
-		(m.requestRevision > m.deliveredRequest || m.moreTimeRevision > m.deliveredMoreTime)
+	deliver := m != nil && !m.delivering && (m.newRequest || m.newMoreTime)
 	if deliver {
 		m.delivering = true
 	}
@@ -193,6 +192,7 @@ func (l *Lock) storeFinishRequest(r *metadata.FinishRequest, revision int64) {
 	}
 	m.request = r
 	m.requestRevision = revision
+	m.newRequest = true
 	if m.endFinishRequested != nil {
 		m.endFinishRequested()
 	}
@@ -210,6 +210,7 @@ func (l *Lock) storeMoreTime(doc *metadata.FullRecord) *metadata.MoreTime {
 	if longer := doc.AutoUnlockAt.Sub(e.AutoUnlockAt.Time); revision > m.moreTimeRevision {
 		m.moreTime = e
 		m.moreTimeRevision = revision
+		m.newMoreTime = true
 		if last && longer > 0 && !e.AutoUnlockAt.IsZero() { // for a heartbeat, which does not report progress
 			l.extension.alertTarget = l.extension.alertTarget.Add(longer)
 		}
@@ -237,22 +238,20 @@ func (l *Lock) deliver() {
 	for {
 		l.mu.Lock()
 		m := l.inbox
-		asked := m.requestRevision > m.deliveredRequest
-		given := m.moreTimeRevision > m.deliveredMoreTime
-		request := m.request
-		moreTime := m.moreTime
-		m.deliveredRequest = m.requestRevision
-		m.deliveredMoreTime = m.moreTimeRevision
+		request, asked := m.request, m.newRequest
+		moreTime, given := m.moreTime, m.newMoreTime
+		m.newRequest = false
+		m.newMoreTime = false
 		m.delivering = asked || given
 		l.mu.Unlock()
-		switch {
-		case !asked && !given:
-			return
-		case asked:
+		if asked {
 			l.notifyFinishRequest(request)
 		}
 		if given {
 			l.notifyMoreTime(moreTime)
+		}
+		if !asked && !given {
+			return
 		}
 	}
 }

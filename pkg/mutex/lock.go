@@ -89,8 +89,8 @@ type inbox struct {
 	moreTimeRevision int64              // its revision
 	alertAt          time.Time          // the alert that it granted, wall clock; zero if unknown
 
-	delivering                          bool // a goroutine is informing the holder
-	deliveredRequest, deliveredMoreTime int64
+	delivering              bool // a goroutine is informing the holder
+	newRequest, newMoreTime bool // of which the holder was not informed
 }
 
 // reentry counts the handles of one hold. mu of the first one guards it.
