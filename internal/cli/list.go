@@ -6,19 +6,16 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/clustermutex/unlocker/internal/cli/term"
 	"github.com/clustermutex/unlocker/internal/diagnosis"
-	"github.com/clustermutex/unlocker/internal/etcdconn"
-	"github.com/clustermutex/unlocker/internal/etcdlocks"
 	"github.com/clustermutex/unlocker/internal/flags"
+	"github.com/clustermutex/unlocker/internal/headline"
 	"github.com/clustermutex/unlocker/internal/lockjson"
 	"github.com/clustermutex/unlocker/internal/locks"
-	"github.com/clustermutex/unlocker/internal/lockview"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -232,47 +229,14 @@ func countStates(c *locks.Counts) string {
 	return line
 }
 
-type watchOptions struct{ listing }
-
-const changeMembers = `  time      when the change was seen
-  event     the lock's new state, or its state when the watch began; or ended: the hold is over
-  lock      a lock as in "mutexctl list"
-  ending    with "ended": an ending as in "mutexctl history"; else null`
-
-func newWatch(a *app) *cobra.Command {
-	o := &watchOptions{listing{app: a, about: locks.AboutLocks}}
-	cmd := &cobra.Command{
-		Use:   "watch [QUERY...]",
-		Short: "Follow locks as they are taken, alert and end",
-		Long: `Print a line whenever a lock is taken, changes state or ends, and why it ended, after one line for
-each lock already held.
-A QUERY selects locks while it finds them, until their hold ends: see "mutexctl help query".
-
-Stop it with Ctrl-C. When etcd is unreachable, watch reports it on stderr and resumes by itself.`,
-		Example: `  mutexctl watch
-  mutexctl watch 'billing/*' -o json | jq -c 'select(.event == "alerting") | .lock.name'`,
+// printHeadline prints the headline and the command to run next, to stderr so that the table on stdout can be piped.
+// Unclaimed locks are missing: a single snapshot does not show for how long a lock has been free.
+func (all *snapshot) printHeadline(a *app, now time.Time) {
+	c := headline.InputOf(all.model(all.combined, now), all.unlockers, now)
+	c.Alarm = strings.Join(all.alarms, "; ")
+	v := headline.For(c)
+	fmt.Fprintln(a.Stderr, v.String(now))
+	if command := v.Command(); command != "" {
+		fmt.Fprintln(a.Stderr, "next: "+command)
 	}
-	o.format = term.Output(cmd, term.TableFormat, term.JSONFormat)
-	flags.EtcdLocks(cmd.Flags(), &a.etcdLocks)
-	o.fromArguments(cmd, func(ctx context.Context) error { return a.withSession(ctx, o.run) })
-	return cmd
-}
-
-func (o *watchOptions) run(ctx context.Context, s *session) error {
-	f := &follower{app: o.app, query: o.query, json: o.format.JSON(), reported: map[hold]string{}}
-	onEnded := func(r *metadata.Record, e *metadata.Ending) {
-		f.addEnd(func() *locks.Row { return f.judge(r).Rows[0] }, e)
-	}
-	f.view = lockview.New(s.layout, lockview.Source{List: s.store.ListKeys, Watch: s.store.Watch,
-		Ending: s.store.ReadEnding}, lockview.Options{OnEnded: onEnded, Explain: etcdconn.Explain})
-	f.others = etcdlocks.New(o.app.etcdLocks, s.layout, s.store, func(l *locks.Leased, e *metadata.Ending) {
-		f.addEnd(func() *locks.Row { return locks.NewLeasedRow(l, f.now()) }, e)
-	})
-	ctx, cancel := context.WithCancel(ctx)
-	var following sync.WaitGroup
-	following.Go(func() { _ = f.view.Run(ctx) }) // ends only with the context
-	following.Go(func() { _ = f.others.Run(ctx) })
-	defer following.Wait()
-	defer cancel()
-	return f.follow(ctx)
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
 	"github.com/clustermutex/unlocker/internal/etcdlocks"
+	"github.com/clustermutex/unlocker/internal/headline"
 	"github.com/clustermutex/unlocker/internal/lockjson"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/lockstore"
@@ -42,6 +43,15 @@ func (s *session) snapshot(ctx context.Context) (*snapshot, error) {
 	_, foreign := view.Foreign()
 	return &snapshot{view: view, others: others, alarms: s.alarms(ctx),
 		foreign: foreign, unlockers: unlockers, combined: diagnosis.CombinePolicies(unlockers)}, nil
+}
+
+// loadOtherLocks reads the locks of other libraries below these prefixes once.
+func (s *session) loadOtherLocks(ctx context.Context, prefixes []string) (*etcdlocks.View, error) {
+	v := etcdlocks.New(prefixes, s.layout, s.store, func(*locks.Leased, *metadata.Ending) {})
+	if err := v.Load(ctx); err != nil {
+		return nil, s.explain(ctx, "read the locks of other libraries", err)
+	}
+	return v, nil
 }
 
 // model returns the read model, judged by a policy.
@@ -151,4 +161,19 @@ func (l *lockInfo) json(raw bool) lockjson.Document {
 		}
 	}
 	return j
+}
+
+// headline returns the headline about one lock; ok is false if nobody holds it.
+func (l *lockInfo) headline() (v headline.Headline, ok bool) {
+	holders := l.holders()
+	if len(holders) == 0 {
+		return headline.Headline{}, false
+	}
+	whole := locks.NewHeldLock(l.Record.Name, holders)
+	records := make([]*metadata.Record, len(holders))
+	for i, r := range holders {
+		records[i] = r.Record
+	}
+	return headline.ForLock(headline.Input{Now: l.now, Combined: l.combined, Cycles: l.cycles,
+		Inconsistent: diagnosis.FindInconsistent(records, nil)}, l.Record.Name, &whole)
 }

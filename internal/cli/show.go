@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,7 +13,8 @@ import (
 	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
 	"github.com/clustermutex/unlocker/internal/flags"
-	"github.com/clustermutex/unlocker/internal/lockstore"
+	"github.com/clustermutex/unlocker/internal/lockjson"
+	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -87,51 +87,6 @@ func (o *showOptions) print(l *lockInfo) error {
 		p.fields(l.Record.Fields)
 	}
 	return p.write(o.app.Stdout)
-}
-
-// takenText says in one line who holds the lock, or which lock delay keeps others from it; empty if it is free.
-func (s *session) takenText(l *lockstore.LockInfo) string {
-	holders := l.Holders()
-	if len(holders) == 0 {
-		return s.delayText(l.Record.Name, l.Delays)
-	}
-	line := fmt.Sprintf("%s is held by %s", text.Visible(l.Record.Name), s.describeHolder(holders[0]))
-	if more := len(holders) - 1; more > 0 {
-		line += " and " + text.Count(more, "other")
-	}
-	return line
-}
-
-// batchDelay is how long changes are collected before they are processed, because each update reads everything.
-const batchDelay = 100 * time.Millisecond
-
-// untilFree waits until the lock has no holder, no lock delay and, with queueToo, no waiters. It first reports state, a
-// description of the lock, and keeps waiting during outages of etcd.
-func (s *session) untilFree(ctx context.Context, name string, queueToo bool, state string) error {
-	s.app.noteUnlessQuiet("waiting: %s", state)
-	var failed error
-	ended := s.store.WatchLock(ctx, name, func() (enough bool) {
-		l, err := s.read(ctx, name)
-		taken := s.takenText(&l)
-		switch {
-		case err != nil && ctx.Err() == nil && !isOutage(err):
-			failed = err
-			return true
-		case err == nil && taken == "" && !(queueToo && len(l.Waiters) > 0):
-			return true
-		case taken != "":
-			state = taken
-		}
-		sleep(ctx, batchDelay)
-		return false
-	})
-	switch {
-	case ended == nil:
-		return failed
-	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return heldErrorf("gave up waiting: %s", state)
-	}
-	return ended
 }
 
 // maxCompared is how many of the newest endings of all locks are searched for those of one lock.
@@ -223,4 +178,38 @@ func (p *lockReport) witness(r *metadata.Record) {
 		}
 		p.row("witness", words+" (witness "+shortText(s.By)+")")
 	}
+}
+
+// otherLocksNamed returns the locks of other libraries with this name: a queue, a single key, or both.
+func (s *session) otherLocksNamed(ctx context.Context, name string) (found []*locks.Row, err error) {
+	isAsked := func(prefix string) bool { return prefix != "" && strings.HasPrefix(name+"/", prefix) }
+	if !slices.ContainsFunc(s.app.etcdLocks, isAsked) {
+		return nil, nil
+	}
+	others, err := s.loadOtherLocks(ctx, []string{name})
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range others.Locks() {
+		if l.Name == name {
+			found = append(found, locks.NewLeasedRow(l, s.app.Now()))
+		}
+	}
+	return found, nil
+}
+
+// printLeased shows a lock of another library.
+func (o *showOptions) printLeased(row *locks.Row) error {
+	p := &lockReport{now: o.app.Now()}
+	if o.format.JSON() {
+		return writeJSON(o.app.Stdout, lockjson.New(row, p.now))
+	}
+	p.row("lock", text.Visible(row.Name))
+	for _, f := range row.Leased.Facts(p.now) {
+		p.row(f.Label, f.Text)
+	}
+	firstRows(p, "waiting", row.Leased.Waiters, func(i int, w metadata.Waiter) string {
+		return fmt.Sprintf("%d. %s, lease %s", i+1, fullText(w.Owner), w.UUID)
+	})
+	return p.write(o.app.Stdout)
 }

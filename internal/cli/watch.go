@@ -8,8 +8,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/clustermutex/unlocker/internal/cli/term"
 	"github.com/clustermutex/unlocker/internal/diagnosis"
+	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/etcdlocks"
+	"github.com/clustermutex/unlocker/internal/flags"
 	"github.com/clustermutex/unlocker/internal/lockjson"
 	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/locks"
@@ -18,6 +21,51 @@ import (
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
+
+type watchOptions struct{ listing }
+
+const changeMembers = `  time      when the change was seen
+  event     the lock's new state, or its state when the watch began; or ended: the hold is over
+  lock      a lock as in "mutexctl list"
+  ending    with "ended": an ending as in "mutexctl history"; else null`
+
+func newWatch(a *app) *cobra.Command {
+	o := &watchOptions{listing{app: a, about: locks.AboutLocks}}
+	cmd := &cobra.Command{
+		Use:   "watch [QUERY...]",
+		Short: "Follow locks as they are taken, alert and end",
+		Long: `Print a line whenever a lock is taken, changes state or ends, and why it ended, after one line for
+each lock already held.
+A QUERY selects locks while it finds them, until their hold ends: see "mutexctl help query".
+
+Stop it with Ctrl-C. When etcd is unreachable, watch reports it on stderr and resumes by itself.`,
+		Example: `  mutexctl watch
+  mutexctl watch 'billing/*' -o json | jq -c 'select(.event == "alerting") | .lock.name'`,
+	}
+	o.format = term.Output(cmd, term.TableFormat, term.JSONFormat)
+	flags.EtcdLocks(cmd.Flags(), &a.etcdLocks)
+	o.fromArguments(cmd, func(ctx context.Context) error { return a.withSession(ctx, o.run) })
+	return cmd
+}
+
+func (o *watchOptions) run(ctx context.Context, s *session) error {
+	f := &follower{app: o.app, query: o.query, json: o.format.JSON(), reported: map[hold]string{}}
+	onEnded := func(r *metadata.Record, e *metadata.Ending) {
+		f.addEnd(func() *locks.Row { return f.judge(r).Rows[0] }, e)
+	}
+	f.view = lockview.New(s.layout, lockview.Source{List: s.store.ListKeys, Watch: s.store.Watch,
+		Ending: s.store.ReadEnding}, lockview.Options{OnEnded: onEnded, Explain: etcdconn.Explain})
+	f.others = etcdlocks.New(o.app.etcdLocks, s.layout, s.store, func(l *locks.Leased, e *metadata.Ending) {
+		f.addEnd(func() *locks.Row { return locks.NewLeasedRow(l, f.now()) }, e)
+	})
+	ctx, cancel := context.WithCancel(ctx)
+	var following sync.WaitGroup
+	following.Go(func() { _ = f.view.Run(ctx) }) // ends only with the context
+	following.Go(func() { _ = f.others.Run(ctx) })
+	defer following.Wait()
+	defer cancel()
+	return f.follow(ctx)
+}
 
 // follower writes the output of watch.
 type follower struct {
@@ -213,47 +261,4 @@ func (f *follower) follow(ctx context.Context) error {
 		}
 	}
 	return context.Cause(ctx)
-}
-
-type waitOptions struct {
-	names names
-	wait  waitTimeout
-}
-
-func newWait(a *app) *cobra.Command {
-	o := &waitOptions{wait: waitTimeout{forever: true}}
-	cmd := &cobra.Command{
-		Use:   "wait NAME",
-		Short: "Wait until nobody holds a lock",
-		Long: `Wait until nobody holds a lock. The lock is not taken, so another process may take it right away.
-Exits with 3 if it is still held after --wait.
-
-A semaphore or read-write lock is free when nobody has a permit, reads or writes. To wait for one of
-its holders, give the holder's name: pool#2. Waiters in the queue do not count. A lock is not free
-during its lock delay.`,
-		Example: `  mutexctl wait db/migrate --wait 10m && ./start.sh
-  mutexctl wait transcoding   # until all permits are back`,
-		ValidArgsFunction: a.completeNames,
-	}
-	o.names.flag(cmd)
-	cmd.Flags().Var(&o.wait, "wait", "how long to wait: a duration, 0 to check once, or forever")
-	cmd.Flags().BoolVarP(&a.quiet, "quiet", "q", false, "do not report that it is held")
-	o.names.onLock(cmd, a, nil, func(ctx context.Context, s *session, name string) error {
-		return a.notFree(o.untilFree(ctx, s, name), ExitHeld)
-	})
-	return cmd
-}
-
-func (o *waitOptions) untilFree(ctx context.Context, s *session, name string) error {
-	l, err := s.read(ctx, name)
-	state := s.takenText(&l)
-	switch {
-	case err != nil || state == "":
-		return err
-	case o.wait.triesOnce():
-		return heldErrorf("gave up waiting: %s", state)
-	}
-	ctx, stop := o.wait.withTimeout(ctx)
-	defer stop()
-	return s.untilFree(ctx, name, false, state)
 }
