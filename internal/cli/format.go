@@ -71,7 +71,7 @@ func fullText(s string) string { return orNone(text.Visible(s)) }
 
 // holderText names the holder: "backup on db-1:4711 as reader".
 func holderText(r *metadata.Record) string {
-	return identityText(&r.Identity, metadata.ShareFromAttributes(r.Name, r.Attributes))
+	return identityText(&r.Identity, r.Share())
 }
 
 func identityText(h *metadata.Identity, s metadata.Share) string {

@@ -66,7 +66,7 @@ func (o *historyOptions) table(all []metadata.Ending, now time.Time) error {
 			how = words.Word
 		}
 		t.Row(relative(e.EndedAt.Time, now), text.Visible(e.Name),
-			orNone(protocol.DescribeShare(metadata.ShareFromAttributes(e.Name, e.Attributes))), how, fullText(e.By),
+			orNone(protocol.DescribeShare(e.Share())), how, fullText(e.By),
 			orNone(strings.Join(protocol.DescribePastActions(e, now), "; ")), fullText(e.Owner),
 			locks.HostPID(fullText(e.Hostname), e.PID), age(e.LockedAt.Time, e.EndedAt.Time), fullText(e.Reason))
 	}

@@ -130,7 +130,7 @@ func (p *lockReport) record(doc *metadata.FullRecord, row *locks.Row, d diagnosi
 	if d.Condition != diagnosis.Unknown && d.Condition != diagnosis.Dead {
 		p.row("diagnosis", d.String(p.now))
 	}
-	if share := metadata.ShareFromAttributes(doc.Name, doc.Attributes); share.LockName != "" {
+	if share := doc.Share(); share.LockName != "" {
 		p.row("kind", protocol.DescribeShare(share)+" of "+text.Visible(share.LockName))
 	} else if share.Kind != "" {
 		p.row("kind", protocol.DescribeShare(share))
@@ -195,7 +195,7 @@ func (p *lockReport) lastRemoval(e *metadata.Ending) {
 	if e == nil {
 		return
 	}
-	holder := identityText(&e.Identity, metadata.ShareFromAttributes(e.Name, e.Attributes))
+	holder := identityText(&e.Identity, e.Share())
 	p.row("last removal", fmt.Sprintf("held by %s, %s %s", holder, endingSentence(e), timeText(e.EndedAt.Time, p.now)))
 }
 

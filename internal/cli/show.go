@@ -136,7 +136,7 @@ func (s *session) endingsOf(ctx context.Context, lock string) ([]metadata.Ending
 		return nil, s.explain(ctx, "read the history of "+text.Visible(lock), err)
 	}
 	return slices.DeleteFunc(all, func(e metadata.Ending) bool {
-		return e.Name != lock && metadata.ShareFromAttributes(e.Name, e.Attributes).LockName != lock
+		return e.Name != lock && e.Share().LockName != lock
 	}), nil
 }
 

@@ -53,7 +53,7 @@ func FindInconsistent(locks []*metadata.Record, delays []metadata.LockDelay) []I
 	shared := map[string]*taken{}
 	isHeld := func(r *metadata.Record) bool { return r.Token != 0 && !r.Misplaced }
 	for _, r := range locks {
-		if s := metadata.ShareFromAttributes(r.Name, r.Attributes); s.LockName != "" && isHeld(r) {
+		if s := r.Share(); s.LockName != "" && isHeld(r) {
 			if shared[s.LockName] == nil {
 				shared[s.LockName] = &taken{}
 			}

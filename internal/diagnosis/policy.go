@@ -118,12 +118,8 @@ func earlier(a, b time.Duration) time.Duration {
 const maxExclusions = 8
 
 func (f *CombinedPolicy) exclude(globs []string) {
-	for _, known := range f.exclusions {
-		if slices.Equal(known, globs) {
-			return
-		}
-	}
-	if len(f.exclusions) <= maxExclusions {
+	isSame := func(known text.Globs) bool { return slices.Equal(known, globs) }
+	if len(f.exclusions) <= maxExclusions && !slices.ContainsFunc(f.exclusions, isSame) {
 		f.exclusions = append(f.exclusions, globs)
 	}
 }

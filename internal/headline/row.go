@@ -91,7 +91,7 @@ func (c *Input) Outcome(r *locks.Row) (s sentence) {
 		return s.Say("never")
 	case r.Class == locks.ClassDead && !c.Combined.Known():
 		return s.Say("unlock unknown")
-	case c.isPaused(l):
+	case len(c.paused(l, staleness.RuleUnverified)) > 0:
 		return s.Say("unlock paused")
 	case r.Class == locks.ClassOverdue:
 		return s.Say("unlock overdue")
@@ -115,11 +115,6 @@ func leaseEnd(l *locks.Leased) (s sentence) {
 func alertsFirst(r *locks.Row, neverRemoved bool) bool {
 	return r.State == staleness.Held && r.Display != metadata.StateExpiring && !r.DueAlert.IsZero() &&
 		(neverRemoved || !r.AlertsAtUnlock())
-}
-
-// isPaused reports whether unlockers hold back the removal of a lock, or would once it is due.
-func (c *Input) isPaused(l *locks.HeldLock) bool {
-	return len(c.paused(l, staleness.RuleUnverified)) > 0
 }
 
 // Resolves reports whether unlockers go on to remove what is due: none of that is known while etcd is silent.

@@ -6,6 +6,7 @@
 package lockjson
 
 import (
+	"cmp"
 	"encoding/base64"
 	"strconv"
 	"time"
@@ -144,22 +145,16 @@ func NewAggregate(name string, holders []*locks.Row, q *locks.Queue, now time.Ti
 		Problems: []Problem{}}
 	l.wait(q, now)
 	for _, r := range holders {
-		l.add(r)
+		if l.State == nil || r.State.Urgency() < l.State.Urgency() {
+			l.State = &r.State
+		}
+		share := r.Share()
+		l.Expiring = l.Expiring || r.Display == metadata.StateExpiring
+		l.Kind = cmp.Or(l.Kind, OrNull(share.Kind))
+		l.Permits = OrNull(share.Permits + OrZero(l.Permits))
+		l.Limit = OrNull(max(share.Limit, OrZero(l.Limit)))
 	}
 	return l
-}
-
-func (l *Lock) add(holder *locks.Row) {
-	if state := holder.State; l.State == nil || state.Urgency() < l.State.Urgency() {
-		l.State = &state
-	}
-	l.Expiring = l.Expiring || holder.Display == metadata.StateExpiring
-	share := holder.Share()
-	if l.Kind == nil {
-		l.Kind = OrNull(share.Kind)
-	}
-	l.Permits = OrNull(share.Permits + OrZero(l.Permits))
-	l.Limit = OrNull(max(share.Limit, OrZero(l.Limit)))
 }
 
 func attributes(all map[string]any) map[string]any {

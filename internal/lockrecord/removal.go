@@ -58,7 +58,7 @@ func NewDelay(r Removal) metadata.LockDelay {
 		Hostname: r.Record.Hostname, Purpose: r.Record.Purpose, Cause: r.Ending.Cause, By: r.Ending.By,
 		At: r.Ending.EndedAt, Seconds: int64(wholeSeconds(r.Delay) / time.Second),
 	}
-	if s := metadata.ShareFromAttributes(r.Record.Name, r.Record.Attributes); s.Kind == metadata.KindSemaphore {
+	if s := r.Record.Share(); s.Kind == metadata.KindSemaphore {
 		d.Permits = s.Permits
 	}
 	return d

@@ -189,9 +189,6 @@ func (s *Snapshot) ranking() *Ranking {
 	return ranking
 }
 
-// Share returns what the hold has of a multi-holder lock; the zero Share for an ordinary lock.
-func (r *Row) Share() metadata.Share { return metadata.ShareFromAttributes(r.Name, r.Attributes) }
-
 // Shares returns the rows of the holders of a multi-holder lock.
 func (s *Snapshot) Shares(lock string) []*Row {
 	if len(lock) > metadata.MaxNameBytes {

@@ -135,7 +135,7 @@ type Occupancy struct {
 func OccupancyOf(holders []*metadata.Record) Occupancy {
 	u := Occupancy{Holders: len(holders)}
 	for _, r := range holders {
-		s := metadata.ShareFromAttributes(r.Name, r.Attributes)
+		s := r.Share()
 		if s.Kind == metadata.KindShared {
 			u.Readers++
 			continue

@@ -47,9 +47,14 @@ type Share struct {
 	Permits, Limit int    // of a semaphore; 0 = unknown
 }
 
-// ShareFromAttributes returns the share that follows from the name and attributes of a record or an ending. The name
-// alone does not make a share: any lock may be called "build#7".
-func ShareFromAttributes(name string, attributes map[string]any) Share {
+// Share returns what the hold has of a multi-holder lock; the zero Share for an ordinary lock. The name alone does not
+// make a share: any lock may be called "build#7".
+func (r *Record) Share() Share { return share(r.Name, r.Attributes) }
+
+// Share returns what the hold had of a multi-holder lock, as [Record.Share] does.
+func (e *Ending) Share() Share { return share(e.Name, e.Attributes) }
+
+func share(name string, attributes map[string]any) Share {
 	kind, _ := attributes[AttributeKind].(string)
 	if kind == "" { // an ordinary lock, like most
 		return Share{}
@@ -72,7 +77,7 @@ func (r *Record) Permits() int { return permits(r.Attributes) }
 // QueueName returns the name of the lock whose queue waits for this hold: its own or, for a share, that of the whole
 // lock.
 func (r *Record) QueueName() string {
-	if s := ShareFromAttributes(r.Name, r.Attributes); s.LockName != "" {
+	if s := r.Share(); s.LockName != "" {
 		return s.LockName
 	}
 	return r.Name

@@ -99,7 +99,7 @@ func semaphore(t *testing.T, s *scene, a, b *client) {
 	for i, d := range []*driver{one, other, one} {
 		l := d.acquire(name, want{try: true, more: permits(3, 1)})
 		r := s.record(fmt.Sprintf("%s#%d", name, i+1))
-		share := metadata.ShareFromAttributes(r.Name, r.Attributes)
+		share := r.Share()
 		if r.UUID != l.uuid || r.Token != l.token || share.Permits != 1 || share.Limit != 3 {
 			t.Errorf("the record of permit %d is that of %s with token %d and %+v, want %s with %d, one of three", i+1,
 				r.UUID, r.Token, share, l.uuid, l.token)

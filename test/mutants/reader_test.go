@@ -85,7 +85,7 @@ var readerSuites = []suite{
 		{"cycle-unknown", `!c.unknown`, `true`, "TestCycles"},
 		{"cycle-reader", `t.stuck[h.who]`, `true`, "TestCycles"},
 		{"cycle-under", `who, known := g.holders[uuid]; «known»`, `false && known`, "TestCycles"},
-		{"cycle-share", `share(r).LockName != lock`, `false`, "TestCycles"},
+		{"cycle-share", `r.Share().LockName != lock`, `false`, "TestCycles"},
 		{"cycle-permits", `len(permits) == len(c.permits)`, `true`, "TestCyclesMatchTheDefinition"},
 		{"cycle-groups", `len(groups[0]) == len(among)`, `true`, "TestCyclesMatchTheDefinition"},
 	}},
@@ -102,7 +102,7 @@ var readerSuites = []suite{
 	}},
 	{"internal/lockjson", []fault{
 		// What the API and mutexctl say of a lock.
-		{"json-urgent", `state.Urgency() < l.State.Urgency()`, `false`,
+		{"json-urgent", `r.State.Urgency() < l.State.Urgency()`, `false`,
 			"TestTheStateOfAWholeLockIsTheMostUrgent"},
 	}},
 	{"internal/etcdconn", []fault{

@@ -83,7 +83,7 @@ func (s *History) AddEnded(r *metadata.Record, ending *metadata.Ending, now time
 
 // kindOf are the attributes that say of which lock the hold had a share, alone.
 func kindOf(e *metadata.Ending) map[string]any {
-	if share := metadata.ShareFromAttributes(e.Name, e.Attributes); share.Kind != "" {
+	if share := e.Share(); share.Kind != "" {
 		return map[string]any{metadata.AttributeKind: share.Kind}
 	}
 	return nil
@@ -164,7 +164,7 @@ func (s *History) Endings(ctx context.Context, now time.Time, lock string) ([]me
 		recorded = s.recorded.last().list
 	}
 	of := func(e *metadata.Ending) bool {
-		return lock == "" || e.Name == lock || metadata.ShareFromAttributes(e.Name, e.Attributes).LockName == lock
+		return lock == "" || e.Name == lock || e.Share().LockName == lock
 	}
 	type hold struct {
 		lock  string

@@ -41,7 +41,7 @@ func FromRecord(r *metadata.Record) Interval {
 }
 
 func FromEnding(e *metadata.Ending) Interval {
-	share := metadata.ShareFromAttributes(e.Name, e.Attributes)
+	share := e.Share()
 	return Interval{Lock: cmp.Or(share.LockName, e.Name), Name: e.Name, ID: e.UUID, Token: e.Token,
 		Owner: text.Clip(e.Owner, maxText), Host: text.Clip(e.Hostname, maxText), PID: e.PID,
 		Begin: e.LockedAt.Time, End: e.EndedAt.Time, Alert: e.AlertAt.Time, Ended: e.Cause}

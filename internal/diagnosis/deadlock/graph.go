@@ -60,7 +60,7 @@ func holders(locks []*metadata.Record, lock string) []*metadata.Record {
 	whole := between(locks, lock, lock+"\x00")
 	shares := between(locks, lock+"#1", lock+"#:") // ":" follows "9"
 	return slices.DeleteFunc(slices.Concat(whole, shares), func(r *metadata.Record) bool {
-		return r.Token == 0 || r.Name != lock && share(r).LockName != lock
+		return r.Token == 0 || r.Name != lock && r.Share().LockName != lock
 	})
 }
 
@@ -72,15 +72,11 @@ func between(locks []*metadata.Record, from, to string) []*metadata.Record {
 	return locks[i:j]
 }
 
-func share(r *metadata.Record) metadata.Share {
-	return metadata.ShareFromAttributes(r.Name, r.Attributes)
-}
-
 func (g *graph) addHolders(lock string, holders []*metadata.Record) {
 	c := contended{name: lock}
 	for _, r := range holders {
 		who, known := g.process(Process{r.Owner, r.Hostname, r.PID})
-		switch permits := r.Name != lock && share(r).Kind == metadata.KindSemaphore; {
+		switch permits := r.Name != lock && r.Share().Kind == metadata.KindSemaphore; {
 		case !known:
 			c.unknown = c.unknown || permits
 			continue
