@@ -94,7 +94,7 @@ func (c *Input) unclaimed(free *diagnosis.Unclaimed) Headline {
 	if n := free.Waiters; n > 1 {
 		place = ", first of " + text.Thousands(n) + " in line,"
 	}
-	summary := sentence{}.Lock(free.Name).Say(" is free, but ").And(first).
+	summary := c.name(free.Name).Say(" is free, but ").And(first).
 		Say(place + " has not taken it for ").Since(free.Since).Say(".")
 	return Headline{Class: locks.ClassUnclaimed, Lock: free.Name, Summary: summary,
 		Steps: showStep(LookAtLock, free.Name)}

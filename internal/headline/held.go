@@ -46,14 +46,22 @@ func (c *Input) subject(l *locks.HeldLock, holder bool) (s sentence) {
 	switch {
 	case l.Shares > 1:
 		s = s.Say("One of " + text.Thousands(l.Shares) + " holders")
+	case !holder:
+		return c.name(l.Lock)
 	case c.Unnamed:
-		return s.Say(pick(holder, "Its holder", "It"))
-	case holder:
-		s = s.Say("The holder")
+		return s.Say("Its holder")
 	default:
-		return s.Lock(l.Lock)
+		s = s.Say("The holder")
 	}
 	return s.And(c.ofLock(l))
+}
+
+// name begins a sentence with a lock.
+func (c *Input) name(lock string) (s sentence) {
+	if c.Unnamed {
+		return s.Say("It")
+	}
+	return s.Lock(lock)
 }
 
 // ofLock names the lock after its holders.
@@ -140,7 +148,7 @@ func (c *Input) malformed(l *locks.HeldLock) sentence {
 	r := l.Record
 	switch {
 	case l.State != staleness.Malformed:
-		return sentence{}.Lock(l.Lock).Say(" " + l.Inconsistent + ".")
+		return c.name(l.Lock).Say(" " + l.Inconsistent + ".")
 	case r.Misplaced:
 		return c.subject(l, false).Say(" is at keys that belong to no lock.")
 	case r.Token == 0:

@@ -53,7 +53,7 @@ func (p *Pages) free(r *app.Request, lock *app.Lock) (app.Answer, error) {
 	if lock.ReadError != "" {
 		v.Sentence = app.Plain("This lock was not held when etcd was last read, and etcd cannot be read now: ").
 			Value(lock.ReadError).Plain(".")
-	} else if said := p.HeadlineOf(r, lock); said.Class == locks.ClassUnclaimed && len(v.Delays.First) == 0 {
+	} else if said := p.headlineOf(r, lock, true); said.Class == locks.ClassUnclaimed && len(v.Delays.First) == 0 {
 		v.State = metadata.StateUnclaimed
 		v.Icon = metadata.StateAlerting
 		v.Sentence = said.Summary
