@@ -146,13 +146,11 @@ func (s *Sweeper) untilNext() time.Duration {
 
 // Status is the state of a sweeper.
 type Status struct {
-	HeldBack map[staleness.Rule]int // locks that are due, by the rule that holds them back
-	Brake    bool                   // this unlocker removes locks slowly, one by one
-
-	NeverWentBack bool // etcd did not go back, as far as the running unlockers know
-	WallClock     staleness.ClockStatus
-	Offset        time.Duration // our wall clock minus the median of the others
-	ClockJumps    int64
+	HeldBack   map[staleness.Rule]int // locks that are due, by the rule that holds them back
+	Brake      bool                   // this unlocker removes locks slowly, one by one
+	WallClock  staleness.ClockStatus
+	Offset     time.Duration // our wall clock minus the median of the others
+	ClockJumps int64
 }
 
 // Status returns the current state. It may be called at any time.
@@ -165,8 +163,8 @@ func (s *Sweeper) Status() Status {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	status := Status{
-		HeldBack: map[staleness.Rule]int{}, Brake: found.brake, NeverWentBack: c.NeverWentBack,
-		WallClock: c.WallClock, Offset: o.offset, ClockJumps: o.jumps,
+		HeldBack: map[staleness.Rule]int{}, Brake: found.brake, WallClock: c.WallClock, Offset: o.offset,
+		ClockJumps: o.jumps,
 	}
 	for _, rule := range staleness.HeldBackRules() {
 		status.HeldBack[rule] = found.heldBack[rule]

@@ -105,6 +105,6 @@ func changedFlags(fs *pflag.FlagSet) []app.Setting {
 // addresses and internal tools.
 func isPublic(name string) bool {
 	return slices.Contains([]string{"web.environment", "web.min-refresh", "web.hide-backtraces",
-		"web.enable-force-unlock", "web.enable-ask-and-extend", "web.enable-acknowledge", "web.identity", "locks.prefix",
-		"log.level"}, name)
+		"web.enable-force-unlock", "web.enable-ask-and-extend", "web.enable-acknowledge", "web.identity",
+		"locks.prefix", "log.level"}, name)
 }

@@ -7,13 +7,13 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// lookResult is the result of a search for a process.
-type lookResult int
+// searchResult is the result of a search for a process.
+type searchResult int
 
 const (
-	unseen  lookResult = iota // it may exist, but is invisible to the witness
-	absent                    // it does not exist, for certain
-	present                   // it runs, and is watched
+	unseen  searchResult = iota // it may exist, but is invisible to the witness
+	absent                      // it does not exist, for certain
+	present                     // it runs, and is watched
 )
 
 // processes finds processes of this machine.
@@ -31,7 +31,7 @@ type watcher struct {
 }
 
 // watch opens the process with this id, and verifies by its start time and the optional check that it is that of h.
-func (p processes) watch(pid int64, h holder, check func() bool) (watcher, lookResult) {
+func (p processes) watch(pid int64, h holder, check func() bool) (watcher, searchResult) {
 	w := watcher{pid: pid, start: h.start}
 	handle, err := p.open(pid)
 	switch {
@@ -52,7 +52,7 @@ func (p processes) watch(pid int64, h holder, check func() bool) (watcher, lookR
 }
 
 // check reports whether the process still runs.
-func (w watcher) check(p proc) lookResult {
+func (w watcher) check(p proc) searchResult {
 	if w.ended() {
 		return absent
 	}
@@ -96,7 +96,7 @@ func (w watcher) exit(p proc) (status int64, known bool) {
 // search finds the processes of several holders in all pid namespaces that the witness sees. If the namespace of a
 // process is unreadable, several processes may match; the holder has ended once all of them have. That is certain only
 // if the witness sees all namespaces.
-func (p processes) search(holders []holder) (map[holder][]watcher, map[holder]lookResult, error) {
+func (p processes) search(holders []holder) (map[holder][]watcher, map[holder]searchResult, error) {
 	if err := p.proc.checkVisible(); err != nil {
 		return nil, nil, err
 	}
@@ -105,7 +105,7 @@ func (p processes) search(holders []holder) (map[holder][]watcher, map[holder]lo
 		return nil, nil, err
 	}
 	found := map[holder][]watcher{}
-	seen := map[holder]lookResult{}
+	seen := map[holder]searchResult{}
 	for _, h := range holders {
 		if found[h], seen[h], err = p.searchOne(h, began[h.start]); err != nil {
 			for _, watchers := range found {
@@ -118,7 +118,7 @@ func (p processes) search(holders []holder) (map[holder][]watcher, map[holder]lo
 }
 
 // searchOne finds one holder among the processes with its start time. If one of them is unreadable, nothing is proven.
-func (p processes) searchOne(h holder, candidates []int64) (found []watcher, seen lookResult, err error) {
+func (p processes) searchOne(h holder, candidates []int64) (found []watcher, seen searchResult, err error) {
 	is := func(pid int64) bool {
 		may, certain, failed := p.proc.isHolder(pid, h)
 		err = errors.Join(err, failed)

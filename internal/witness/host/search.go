@@ -109,7 +109,7 @@ func (w *Witness) postpone(until time.Time) {
 
 // recordSearch stores the result of a search for a holder. Two consecutive searches without a result prove that the
 // process is gone.
-func (w *Witness) recordSearch(h holder, watchers []watcher, seen lookResult) {
+func (w *Witness) recordSearch(h holder, watchers []watcher, seen searchResult) {
 	opened := w.openCommand(h, watchers)
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -120,7 +120,7 @@ func (w *Witness) recordSearch(h holder, watchers []watcher, seen lookResult) {
 	}
 	switch seen {
 	case present:
-		p.looks = 0
+		p.misses = 0
 		p.watchers = watchers
 		p.opened = opened
 		for _, one := range watchers {
@@ -133,7 +133,7 @@ func (w *Witness) recordSearch(h holder, watchers []watcher, seen lookResult) {
 			}
 		}
 	case absent:
-		if p.looks++; p.looks > 1 {
+		if p.misses++; p.misses > 1 {
 			w.holderEnded(p, exit{})
 			return
 		}

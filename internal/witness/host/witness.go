@@ -84,7 +84,7 @@ type held struct {
 type process struct {
 	holder
 	locks        map[string]*held
-	looks        int       // consecutive searches that did not find it
+	misses       int       // consecutive searches that did not find it
 	next         time.Time // when to search for it, while there is no watcher
 	watchers     []watcher
 	opened       openedCgroup // of its command, if it was found while the process lived
