@@ -94,7 +94,7 @@ func TestEqualEndingsInARowAreOneEntry(t *testing.T) {
 			s.over(name, how, "eu-1", "", time.Duration(i+2)*time.Hour, time.Duration(i+1)*time.Hour)
 		}
 	}
-	for path, want := range map[string]int{"/history": 8, "/history?q=name:=a": 4, "/lock?name=a": 6} {
+	for path, want := range map[string]int{"/history": 6, "/history?q=name:=a": 3, "/lock?name=a": 6} {
 		page := ok(t, s.dashboard(t), path)
 		wantWords(t, page, "and 2 more like it, the first 3h ago")
 		if n := strings.Count(page, `"badge released`); n != want {

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -53,22 +54,17 @@ func (a *API) ServeTimeline(r *app.Request) (app.Answer, error) {
 // pageOf returns a page of the intervals, those that began last first, and the cursor of the next page. The begin does
 // not change while somebody reads page after page.
 func pageOf(all []timeline.Interval, after etcdread.Cursor, limit int) ([]timeline.Interval, etcdread.Cursor) {
-	type placed struct {
-		etcdread.Cursor
-		timeline.Interval
-	}
-	sorted := make([]placed, len(all))
-	for n, i := range all {
+	place := func(i *timeline.Interval) etcdread.Cursor {
 		id := strings.Join([]string{i.Name, i.ID, strconv.FormatInt(i.Token, 10)}, "\x00")
-		sorted[n] = placed{etcdread.Cursor{At: i.Begin, ID: int64(xxhash.Sum64String(id))}, i}
+		return etcdread.Cursor{At: i.Begin, ID: int64(xxhash.Sum64String(id))}
 	}
-	slices.SortFunc(sorted, func(a, b placed) int { return a.Compare(b.Cursor) })
-	page, next := etcdread.Paginate(sorted, func(p *placed) etcdread.Cursor { return p.Cursor }, after, limit)
-	intervals := make([]timeline.Interval, len(page))
-	for n := range page {
-		intervals[n] = page[n].Interval
-	}
-	return intervals, next
+	slices.SortFunc(all, func(a, b timeline.Interval) int {
+		if order := cmp.Compare(b.Begin.UnixMilli(), a.Begin.UnixMilli()); order != 0 {
+			return order // most often, and without the costly id
+		}
+		return place(&a).Compare(place(&b))
+	})
+	return etcdread.Paginate(all, place, after, limit)
 }
 
 func newInterval(i *timeline.Interval, now time.Time) lockjson.Interval {

@@ -172,13 +172,6 @@ func foldEqual(list []endingView) (folded []endingView) {
 		}
 		folded = append(folded, e)
 	}
-	for n := range folded { // two are no longer than one with a fold
-		if e := &folded[n]; len(e.Equal) == 1 {
-			folded = append(folded, e.Equal...)
-			e.Equal = nil
-		}
-	}
-	slices.SortStableFunc(folded, func(a, b endingView) int { return b.at.Compare(a.at) })
 	return folded
 }
 

@@ -18,8 +18,8 @@ const (
 // Store stores ended holds and waits, up to a limit. The zero Store is empty.
 type Store struct {
 	mu               sync.Mutex
-	kept             []Interval // by the time at which they were seen to end
-	incompleteBefore time.Time  // when what is no longer remembered had ended, at the latest
+	kept             []Interval
+	incompleteBefore time.Time // when what is no longer remembered had ended, at the latest
 
 	queues   map[string][]metadata.Waiter // as of the last look
 	acquired map[string]bool              // tickets that left their queues with the lock, since then
@@ -79,42 +79,22 @@ func (s *Store) add(i Interval) {
 	}
 }
 
-// evict drops what is a day old and then what is drawn smallest: what is short for its age.
+// evict drops what is a day old and what is drawn smallest: what is short for its age.
 func (s *Store) evict(now time.Time) {
-	s.drop(func(i *Interval) bool { return now.Sub(i.End) > MaxAge })
-	if len(s.kept) <= MaxIntervals {
-		return
-	}
 	size := func(i *Interval) float64 {
 		age := max(time.Second, now.Sub(i.End))
+		if age > MaxAge {
+			return 0
+		}
 		return float64(max(time.Millisecond, i.End.Sub(i.Begin))) / float64(age)
 	}
-	sizes := make([]float64, len(s.kept))
-	for n := range s.kept {
-		sizes[n] = size(&s.kept[n])
+	slices.SortFunc(s.kept, func(a, b Interval) int { return cmp.Compare(size(&b), size(&a)) })
+	for n := range s.kept[MaxIntervals:] {
+		if end := s.kept[MaxIntervals+n].End; end.After(s.incompleteBefore) {
+			s.incompleteBefore = end
+		}
 	}
-	slices.SortFunc(sizes, func(a, b float64) int { return cmp.Compare(b, a) })
-	room := MaxIntervals
-	s.drop(func(i *Interval) bool {
-		if size(i) < sizes[MaxIntervals-1] || room == 0 {
-			return true
-		}
-		room--
-		return false
-	})
-}
-
-// drop drops some intervals, and updates incompleteBefore.
-func (s *Store) drop(these func(*Interval) bool) {
-	s.kept = slices.DeleteFunc(s.kept, func(i Interval) bool {
-		if !these(&i) {
-			return false
-		}
-		if i.End.After(s.incompleteBefore) {
-			s.incompleteBefore = i.End
-		}
-		return true
-	})
+	s.kept = slices.Delete(s.kept, MaxIntervals, len(s.kept))
 }
 
 // Since returns the wanted intervals that had not ended by then. If wanted is nil, it returns all of them.
