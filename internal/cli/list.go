@@ -190,6 +190,9 @@ func (all *snapshot) summary(found *locks.Counts, shown int) string {
 	if n := ours - len(all.view.Locks()); n > 0 {
 		parts = append(parts, text.Count(n, "record")+" at keys that belong to no lock")
 	}
+	if n := all.view.OtherLibraries(); n > 0 && len(all.others.Locks()) == 0 {
+		parts = append(parts, otherKeysNote(n, all.prefix))
+	}
 	if all.foreign > 0 {
 		parts = append(parts, text.Count(all.foreign, "key")+" below the prefix that the protocol does not know")
 	}

@@ -23,7 +23,8 @@ type snapshot struct {
 	combined  diagnosis.CombinedPolicy // how these treat stale locks
 	alarms    []string                 // raised by etcd; a full one keeps unlockers from announcing themselves
 	others    *etcdlocks.View          // other libraries' locks, if they are asked for
-	foreign   int                      // number of keys below the prefix that the protocol does not know
+	prefix    string                   // of our own keys
+	foreign   int                      // number of keys below the prefix that nothing here knows
 }
 
 // snapshot reads all locks, and what is said about all of them.
@@ -41,8 +42,8 @@ func (s *session) snapshot(ctx context.Context) (*snapshot, error) {
 		return nil, err
 	}
 	_, foreign := view.Foreign()
-	return &snapshot{view: view, others: others, alarms: s.alarms(ctx),
-		foreign: foreign, unlockers: unlockers, combined: diagnosis.CombinePolicies(unlockers)}, nil
+	return &snapshot{view: view, others: others, prefix: s.layout.Prefix(), alarms: s.alarms(ctx),
+		foreign: foreign - view.OtherLibraries(), unlockers: unlockers, combined: diagnosis.CombinePolicies(unlockers)}, nil
 }
 
 // loadOtherLocks reads the locks of other libraries below these prefixes once.

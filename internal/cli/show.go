@@ -55,7 +55,7 @@ func (o *showOptions) run(ctx context.Context, s *session, name string) error {
 	if err != nil {
 		return err
 	}
-	others, err := s.otherLocksNamed(ctx, name)
+	others, note, err := s.otherLocksNamed(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ func (o *showOptions) run(ctx context.Context, s *session, name string) error {
 	case len(l.Delays) > 0:
 		return noLockErrorf("%s", s.delayText(name, l.Delays))
 	}
-	return noLockErrorf("nobody holds %s", text.Visible(name))
+	return noLockErrorf("nobody holds %s%s", text.Visible(name), note)
 }
 
 func (o *showOptions) print(l *lockInfo) error {
@@ -180,22 +180,42 @@ func (p *lockReport) witness(r *metadata.Record) {
 	}
 }
 
-// otherLocksNamed returns the locks of other libraries with this name: a queue, a single key, or both.
-func (s *session) otherLocksNamed(ctx context.Context, name string) (found []*locks.Row, err error) {
-	isAsked := func(prefix string) bool { return prefix != "" && strings.HasPrefix(name+"/", prefix) }
-	if !slices.ContainsFunc(s.app.etcdLocks, isAsked) {
-		return nil, nil
-	}
+// otherLocksNamed returns the locks of other libraries with this name: a queue, a single key, or both. If no prefix of
+// theirs was named that has it, it returns a note instead; without the right to read them, none.
+func (s *session) otherLocksNamed(ctx context.Context, name string) (found []*locks.Row, note string, err error) {
+	asked := slices.ContainsFunc(s.app.etcdLocks, func(prefix string) bool {
+		return prefix != "" && strings.HasPrefix(name+"/", prefix)
+	})
 	others, err := s.loadOtherLocks(ctx, []string{name})
-	if err != nil {
-		return nil, err
+	switch {
+	case err != nil && asked:
+		return nil, "", err
+	case err != nil:
+		return nil, "", nil
 	}
+	keys := 0
 	for _, l := range others.Locks() {
-		if l.Name == name {
-			found = append(found, locks.NewLeasedRow(l, s.app.Now()))
+		if l.Name != name {
+			continue
+		}
+		found = append(found, locks.NewLeasedRow(l, s.app.Now()))
+		if !l.Single {
+			keys += 1 + len(l.Waiters)
 		}
 	}
-	return found, nil
+	switch {
+	case asked:
+		return found, "", nil
+	case keys > 0:
+		return nil, "; " + otherKeysNote(keys, name+"/"), nil
+	}
+	return nil, "", nil
+}
+
+// otherKeysNote says that keys of other libraries are not shown.
+func otherKeysNote(n int, prefix string) string {
+	return fmt.Sprintf("%s of another lock library below %s: --etcd-locks %[2]s shows them", text.Count(n, "key"),
+		text.ShellWord(prefix))
 }
 
 // printLeased shows a lock of another library.

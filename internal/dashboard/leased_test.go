@@ -1,7 +1,6 @@
 package dashboard_test
 
 import (
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -45,12 +44,19 @@ func TestLocksOfOtherLibrariesAreShownAsWhatTheyAre(t *testing.T) {
 	}
 }
 
-func TestListSaysWhatIsNotCurrent(t *testing.T) {
+func TestEmptyListSaysWhatItLacks(t *testing.T) {
 	const problem = "The locks below a are not current: gone."
 	d := newScene().dashboard(t, func(c *app.Config) {
+		of(c).others = 11
 		c.LeasedProblems = func() []string { return []string{problem} }
 	})
-	if w := get(d, "/"); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), problem) {
-		t.Errorf("the empty list does not say what it lacks: %s", w.Body)
+	body := get(d, "/").Body.String()
+	for _, want := range []string{problem, "11 keys of another lock library below this prefix"} {
+		if !strings.Contains(body, want) {
+			t.Errorf("the empty list does not say %q: %s", want, body)
+		}
+	}
+	if strings.Contains(body, "No locks held") {
+		t.Error("the empty list says that no lock is held")
 	}
 }

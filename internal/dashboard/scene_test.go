@@ -137,6 +137,7 @@ type sources struct {
 	delays    func() []metadata.LockDelay
 	unlockers func() []metadata.Presence
 	foreign   func() ([]string, int)
+	others    int // keys of other lock libraries
 	fresh     func() protocol.Freshness
 	get       func(ctx context.Context, lock string) (metadata.FullRecord, int64, error)
 	ending    func(ctx context.Context, uuid string) (*metadata.Ending, error)
@@ -149,6 +150,7 @@ func of(c *app.Config) *sources { return c.View.(*sources) }
 
 func (s *sources) Unlockers() []metadata.Presence        { return s.unlockers() }
 func (s *sources) Foreign() (sample []string, total int) { return s.foreign() }
+func (s *sources) OtherLibraries() int                   { return s.others }
 func (s *sources) Fresh() protocol.Freshness             { return s.fresh() }
 func (s *sources) ReadRecord(ctx context.Context, lock string) (metadata.FullRecord, int64, error) {
 	return s.get(ctx, lock)

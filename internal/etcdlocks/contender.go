@@ -39,13 +39,11 @@ func (v *View) contender(kv protocol.KV) *contender {
 		return nil
 	}
 	c := &contender{place: place{kv.Key, true}, key: kv.Key, lease: kv.Lease}
-	hex := strconv.FormatInt(kv.Lease, 16)
-	i := strings.LastIndexByte(kv.Key, '/')
-	if last := kv.Key[i+1:]; i > 0 && (last == hex || last == strconv.FormatInt(kv.Lease, 10)) {
-		c.place = place{kv.Key[:i], false}
+	if kv.IsContender() {
+		c.place = place{kv.Key[:strings.LastIndexByte(kv.Key, '/')], false}
 	}
 	c.Waiter = metadata.Waiter{Name: c.name, Revision: kv.CreateRevision}
-	c.UUID = hex
+	c.UUID = strconv.FormatInt(kv.Lease, 16)
 	c.Owner = printable(kv.Value)
 	return c
 }

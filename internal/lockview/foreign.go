@@ -22,6 +22,7 @@ const (
 type foreignKeys struct {
 	total    int
 	sample   map[string]bool // some of them
+	others   map[string]bool // those of other lock libraries
 	in       map[string]int  // how many lie in a lock's range, by lock; 0 = unknown
 	overflow bool            // there are more such locks than in holds
 }
@@ -48,6 +49,16 @@ func (f *foreignKeys) add(key, lock string, n int, held bool) {
 		delete(f.in, lock)
 	case !ok || known > 0:
 		f.in[lock] = known + n
+	}
+}
+
+// noteOther notes a foreign key that was written or deleted, if it is of another lock library.
+func (f *foreignKeys) noteOther(kv protocol.KV, deleted bool) {
+	switch {
+	case deleted:
+		delete(f.others, kv.Key)
+	case kv.IsContender() && len(f.others) < maxForeignLocks:
+		f.others[kv.Key] = true
 	}
 }
 

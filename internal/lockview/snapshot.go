@@ -32,7 +32,7 @@ func newSnapshot(l protocol.Layout) *snapshot {
 		layout: l, queues: queues{}, unlockers: map[string]unlocker{},
 		statements: statements{byKey: map[protocol.Key]*metadata.Statement{}},
 		delays:     map[string]metadata.LockDelay{}, free: map[string]time.Duration{},
-		foreign:   foreignKeys{sample: map[string]bool{}, in: map[string]int{}},
+		foreign:   foreignKeys{sample: map[string]bool{}, others: map[string]bool{}, in: map[string]int{}},
 		misplaced: misplacedRecords{layout: l, byPrefix: map[string]*misplaced{}},
 	}
 }

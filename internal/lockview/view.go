@@ -188,6 +188,13 @@ func (v *View) Foreign() (sample []string, total int) {
 	return slices.Sorted(maps.Keys(v.snap.foreign.sample)), v.snap.foreign.total
 }
 
+// OtherLibraries returns how many of the foreign keys contend for locks of other libraries; no more than 10,000 count.
+func (v *View) OtherLibraries() int {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return len(v.snap.foreign.others)
+}
+
 // Changed returns a channel that is closed at the next change of anything the view shows. Signs of life do not count.
 func (v *View) Changed() <-chan struct{} {
 	v.mu.Lock()

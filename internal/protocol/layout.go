@@ -9,6 +9,7 @@ package protocol
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -303,6 +304,15 @@ type KV struct {
 	ModRevision    int64
 	Version        int64 // how often the key was written since it was created; 0 = unknown
 	Lease          int64 // 0 = the key stays until it is deleted
+}
+
+// IsContender reports whether the key contends for a lock of another library: its last part is its lease, in hex or,
+// from node's etcd3, in decimal.
+func (kv KV) IsContender() bool {
+	i := strings.LastIndexByte(kv.Key, '/')
+	last := kv.Key[i+1:]
+	return i > 0 && kv.Lease != 0 &&
+		(last == strconv.FormatInt(kv.Lease, 16) || last == strconv.FormatInt(kv.Lease, 10))
 }
 
 // Lease is a lease as etcd describes it.

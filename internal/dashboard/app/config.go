@@ -32,6 +32,7 @@ type View interface {
 	Unlockers() []metadata.Presence
 	// Foreign returns some of the keys below the prefix that fit no layout, and how many there are.
 	Foreign() (sample []string, total int)
+	OtherLibraries() int // the number of foreign keys that contend for locks of other libraries
 	// Fresh returns how current the view is, locks included.
 	Fresh() protocol.Freshness
 }

@@ -95,6 +95,7 @@ type listPage struct {
 	Fragment    string // address of what changes
 	NextAt      int64  // when a state changes by itself, or silence of etcd becomes a fact, in milliseconds
 	ETag        string
+	OtherKeys   int      // keys of other lock libraries, whose locks are not shown
 	Stale       []string // why locks of other libraries are not current
 	Part        bool     // only what changes is asked for, not the page around it
 }
@@ -140,7 +141,8 @@ func (p *Pages) ServeList(r *app.Request) (app.Answer, error) {
 func (p *Pages) ListTag(r *app.Request, s *locks.Snapshot, l ListRequest) string {
 	shown := []any{s.All.Version, r.URL.Path, l.link(p.app.URLs, nil, "after", l.After, "before", l.Before, "fields",
 		r.URL.Query().Get("fields")), p.app.Config.Version, p.app.URLs.Assets, r.Level(), r.Caller.Name,
-		r.Caller.Rights, len(s.Cycles()), p.app.Config.LeasedProblems()}
+		r.Caller.Rights, len(s.Cycles()), p.app.Config.LeasedProblems(),
+		p.app.Config.View.OtherLibraries()}
 	for _, l := range p.Unclaimed(r) { // time alone makes a lock one of them
 		shown = append(shown, l.Name, l.Waiters, l.Since)
 	}
@@ -167,6 +169,7 @@ func (p *Pages) listPage(r *app.Request, s *locks.Snapshot, l ListRequest, found
 		Problems: l.Query.Problems, From: w.First + 1, To: w.First + len(w.Rows),
 		Clear: l.link(p.app.URLs, func(l *ListRequest) { l.Query.Text = "" }), Limit: l.Limit, Grouped: l.group,
 	}
+	v.OtherKeys = p.app.Config.View.OtherLibraries()
 	v.Stale = p.app.Config.LeasedProblems()
 	v.NavEntry = "list"
 	if l.group {
