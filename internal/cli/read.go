@@ -43,7 +43,8 @@ func (s *session) snapshot(ctx context.Context) (*snapshot, error) {
 	}
 	_, foreign := view.Foreign()
 	return &snapshot{view: view, others: others, prefix: s.layout.Prefix(), alarms: s.alarms(ctx),
-		foreign: foreign - view.OtherLibraries(), unlockers: unlockers, combined: diagnosis.CombinePolicies(unlockers)}, nil
+		foreign: foreign - view.OtherLibraries(), unlockers: unlockers,
+		combined: diagnosis.CombinePolicies(unlockers)}, nil
 }
 
 // loadOtherLocks reads the locks of other libraries below these prefixes once.
