@@ -57,7 +57,7 @@ func (o *historyOptions) run(ctx context.Context, s *session) error {
 }
 
 func (o *historyOptions) table(all []metadata.Ending, now time.Time) error {
-	t := term.Table{Unclipped: true}
+	t := term.Table{}
 	t.Row("ENDED", "LOCK", "HELD AS", "HOW", "BY", "ACTIONS", "OWNER", "HOST:PID", "HELD", "WHY")
 	for i := range all {
 		e := &all[i]

@@ -154,7 +154,7 @@ const ackColumn = "ACKNOWLEDGED BY"
 
 func (o *listOptions) table(all *snapshot, shown []*locks.Row, now time.Time) error {
 	all.printHeadline(o.app, now)
-	t := term.Table{Coloured: term.TakesColours(o.app.Stdout), Unclipped: true}
+	t := term.Table{Coloured: term.TakesColours(o.app.Stdout)}
 	t.Row("STATE", "LOCK", "HELD AS", "ENDED", "CLOCK", ackColumn, "OWNER", "HOST:PID", "HELD", "ALERT", "AUTO-UNLOCK",
 		"WAITING", "PURPOSE")
 	for _, l := range shown {

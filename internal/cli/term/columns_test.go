@@ -41,7 +41,7 @@ func TestTableFitsTheTerminal(t *testing.T) {
 		38: {"38 columns: LOCK, WHY cut, without HOST; -o wide has all", "billing/…8/eu-west  漢字 its deadline…"},
 		20: {"20 columns: LOCK, WHY cut, without HOST; -o wide has all", "bill…west  漢字 its…"},
 	} {
-		table := term.Table{Unclipped: true}
+		table := term.Table{}
 		table.Row("LOCK", "HOST", "WHY")
 		table.Row("billing/2026-08/eu-west", "web-1", "漢字 its deadline passed")
 		said := table.Fit(width, "NONE", "HOST")

@@ -33,8 +33,8 @@ const (
 	resetColour Colour = "\x1b[0m"
 )
 
-// CellColumns is the maximum width of all cells but the last of a row, so that one long name does not push the columns
-// of all rows off the screen.
+// CellColumns is the maximum width of a column: a cell that is wider shifts the rest of its row, so that one long name
+// does not push the columns of all rows off the screen.
 const CellColumns = 80
 
 // gap is the number of blanks between two columns.
@@ -42,18 +42,14 @@ const gap = 2
 
 // Table is aligned text. Its first row may be a header.
 type Table struct {
-	Coloured  bool
-	Unclipped bool // show cells in full: one that is too wide shifts the rest of its row
-	rows      [][]cell
+	Coloured bool
+	rows     [][]cell
 }
 
 // Row adds a row of visible texts.
 func (t *Table) Row(texts ...string) {
 	row := make([]cell, len(texts))
 	for i, text := range texts {
-		if i < len(texts)-1 && !t.Unclipped {
-			text = Clip(text, CellColumns)
-		}
 		row[i] = cell{text: text}
 	}
 	t.rows = append(t.rows, row)
