@@ -117,7 +117,6 @@ func (a *app) writeNotes(notes ...string) error {
 	return nil
 }
 
-// interactive reports whether there is a terminal to ask on.
 func (a *app) interactive() bool { return term.IsTerminal(a.Stdin) && term.IsTerminal(a.Stderr) }
 
 // The environment variables that tell a command which lock it runs under.

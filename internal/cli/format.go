@@ -149,7 +149,6 @@ func writeLines[T, JSON any](w io.Writer, all []T, describe func(T) JSON) error 
 	return nil
 }
 
-// writeNames writes the name of each element, one per line.
 func writeNames[T any](w io.Writer, all []T, name func(T) string) error {
 	for _, v := range all {
 		if _, err := fmt.Fprintln(w, text.Visible(name(v))); err != nil {

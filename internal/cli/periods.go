@@ -39,8 +39,7 @@ A QUERY finds names: a word is a part of one, and * and ? make it a pattern.
 With --reset, forget the last period of a job: its next call runs it, even a second time in the same
 period. Use it to repeat a failed run, or after a clock was wrong: a period that begins in the future was
 used up by a machine whose clock was ahead, and the job does not run before then; correct the clock first.
-On a terminal --reset asks; elsewhere --yes is required. It prints what it forgot, and exits with 4 when
-there is no period to forget.`,
+On a terminal --reset asks; elsewhere --yes is required. Exits with 4 when there is no period to forget.`,
 		Example: `  mutexctl periods
   mutexctl periods 'daily/*' -o json | jq -r 'select(.running) | .name'
   mutexctl periods --reset daily/report --yes`,

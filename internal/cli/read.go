@@ -47,7 +47,6 @@ func (s *session) snapshot(ctx context.Context) (*snapshot, error) {
 		combined: diagnosis.CombinePolicies(unlockers)}, nil
 }
 
-// loadOtherLocks reads the locks of other libraries below these prefixes once.
 func (s *session) loadOtherLocks(ctx context.Context, prefixes []string) (*etcdlocks.View, error) {
 	v := etcdlocks.New(prefixes, s.layout, s.store, func(*locks.Leased, *metadata.Ending) {})
 	if err := v.Load(ctx); err != nil {

@@ -33,8 +33,6 @@ postpone its end (alive).
 With --semaphore, permits are reserved; with --exclusive, a whole semaphore or read-write lock. Refer
 to a reserved share by its own name, such as pool#2, or by that of the lock.
 
-With --once-for, the owner has one reservation, however often it asks: a later call prints the same uuid.
-
 Exits with 3 if the lock was not free within --wait. Without --wait, reserve does not wait.`,
 		Example: `  mutexctl reserve db/migrate --for 2h --purpose 'maintenance, ticket OPS-12'
   uuid=$(mutexctl reserve nightly/report --for 10m --purpose 'by hand' --wait 0) || exit
@@ -45,7 +43,7 @@ Exits with 3 if the lock was not free within --wait. Without --wait, reserve doe
 	}
 	o.takeFlags.add(cmd, waitTimeout{})
 	cmd.Flags().StringVar(&o.owner, "owner", "", "`name` of the holder (default: user@host)")
-	cmd.Flags().StringVar(&o.onceFor, "once-for", "", "`owner` whose reservation is returned if there is one already")
+	cmd.Flags().StringVar(&o.onceFor, "once-for", "", "`owner` that has one reservation: a later call prints its uuid")
 	cmd.Flags().DurationVar(&o.hold, "for", 0, "how long to hold the lock (required)")
 	cmd.Flags().DurationVar(&o.expect, "expect", 0, "when to raise an alert (default: after --for)")
 	flags.Positive(cmd.Flags(), "expect")

@@ -47,7 +47,6 @@ released. When the lock is lost, the command gets TERM, and KILL after --grace. 
 finish, --on-ask decides: TERM, HUP, INT or QUIT end the command, USR1 or USR2 only tell it, and a shell
 command finds MUTEX_ASKED_BY and MUTEX_ASKED_REASON.
 
-With --once-per 1h, the command runs once an hour across all machines, with --once-at once for a time.
 More: "mutexctl help exit-codes", and https://github.com/clustermutex/unlocker/blob/main/docs/shell.md.`,
 		Example: `  mutexctl run db/migrate --wait 0 --expect 20m --purpose 'ticket OPS-12' -- ./migrate.sh --month 7
   mutexctl run reindex --on-ask TERM --grace 30s -- ./reindex.sh

@@ -218,7 +218,6 @@ func otherKeysNote(n int, prefix string) string {
 		text.ShellWord(prefix))
 }
 
-// printLeased shows a lock of another library.
 func (o *showOptions) printLeased(row *locks.Row) error {
 	p := &lockReport{now: o.app.Now()}
 	if o.format.JSON() {

@@ -134,7 +134,6 @@ func (f *follower) update() (next time.Time, err error) {
 	return held.Next, nil
 }
 
-// reportFound reports a lock that the query finds.
 func (f *follower) reportFound(row *locks.Row) error {
 	switch _, known := f.reported[holdOf(row.Record)]; {
 	case f.finds(row):
