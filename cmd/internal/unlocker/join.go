@@ -170,23 +170,17 @@ const trimEvery = time.Minute
 // trimRegularly keeps the history within its limit, when many locks are removed, until ctx ends. It begins at a random
 // offset, so that several unlockers do not trim at once.
 func trimRegularly(ctx context.Context, trim func(context.Context) (deleted int, err error), log zerolog.Logger) error {
-	timer := time.NewTimer(rand.N(trimEvery))
-	defer timer.Stop()
-	for {
+	for pause := rand.N(trimEvery); ; pause = trimEvery {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-timer.C:
+		case <-time.After(pause):
 		}
-		n, err := trim(ctx)
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case err != nil:
+		switch n, err := trim(ctx); {
+		case err != nil && ctx.Err() == nil:
 			log.Warn().Str(zerolog.ErrorFieldName, etcdconn.Explain(err)).Msg("the history could not be trimmed")
 		case n > 0:
 			log.Info().Int("endings", n).Msg("the oldest endings were deleted from the history")
 		}
-		timer.Reset(trimEvery)
 	}
 }

@@ -66,11 +66,6 @@ type pauses struct {
 	retry   time.Duration // after a failed write of a statement, at first
 }
 
-func defaultPauses() pauses {
-	return pauses{command: 10 * time.Millisecond, absent: 250 * time.Millisecond, poll: time.Second,
-		idle: 30 * time.Second, retry: time.Second}
-}
-
 // held is a lock that is held by a process of this machine.
 type held struct {
 	hold
@@ -102,7 +97,9 @@ func New(c Config) *Witness {
 		processes: processes{
 			proc: proc{"/proc"}, seesAll: c.Machine.SeesAll(), open: openProcess,
 		},
-		cgroups: findCgroups, open: openCgroup, pauses: defaultPauses(),
+		cgroups: findCgroups, open: openCgroup,
+		pauses: pauses{command: 10 * time.Millisecond, absent: 250 * time.Millisecond, poll: time.Second,
+			idle: 30 * time.Second, retry: time.Second},
 		searchNow: make(chan struct{}, 1), publishNow: make(chan struct{}, 1),
 		locks: map[string]*held{}, running: map[holder]*process{}, stated: map[string]int{},
 	}

@@ -38,12 +38,12 @@ func newMetrics(w *Witness) *metrics {
 			Help: "Requests of the witness in Kubernetes that failed: to the API server, or to etcd.",
 		}, []string{"error"}),
 	}
-	for _, cause := range []string{metadata.CauseContainerEnded, metadata.CauseContainerRestarted,
-		metadata.CausePodEnded} {
+	proven := []string{metadata.CauseContainerEnded, metadata.CauseContainerRestarted, metadata.CausePodEnded}
+	for _, cause := range proven {
 		m.statements.WithLabelValues("proof", cause)
 	}
-	for _, cause := range []string{metadata.CauseContainerEnded, metadata.CauseContainerRestarted,
-		metadata.CausePodEnded, metadata.CausePodDeleted, metadata.CausePodNeverSeen, metadata.CauseNodeNotReady} {
+	for _, cause := range append(proven, metadata.CausePodDeleted, metadata.CausePodNeverSeen,
+		metadata.CauseNodeNotReady) {
 		m.statements.WithLabelValues("suspicion", cause)
 	}
 	for _, kind := range []string{"unreachable", "forbidden", "unauthorized", "overloaded", "other", "etcd"} {
