@@ -20,20 +20,7 @@ const (
 	maxDelayWait = delaySlack / 2 // from the grant of the lease
 )
 
-// delayTTL returns the time to live of a delay's lease. Long ones are rounded up, so that a thousand different delays
-// need few leases.
-func delayTTL(d time.Duration) time.Duration {
-	step := time.Second
-	switch {
-	case d > 10*time.Minute:
-		step = time.Minute
-	case d > time.Minute:
-		step = 10 * time.Second
-	}
-	return (d + step - 1).Truncate(step) + delaySlack
-}
-
-// grantDelays sets a lease for each removal that a delay follows: one for all of about the same length. Call renew once
+// grantDelays sets a lease for each removal that a delay follows: one for all of the same length. Call renew once
 // they have been committed.
 func (s *Store) grantDelays(ctx context.Context,
 	removals ...removal) (renew func(context.Context), err error) {
@@ -43,7 +30,7 @@ func (s *Store) grantDelays(ctx context.Context,
 		if !r.HasDelay() {
 			continue
 		}
-		ttl := delayTTL(r.Delay)
+		ttl := r.Delay + delaySlack
 		if leases[ttl] == clientv3.NoLease {
 			if leases[ttl], err = grantLease(ctx, s.etcd, ttl); err != nil {
 				return nil, err

@@ -56,7 +56,7 @@ func TestLockDelayFollowsHoldsThatAskForOne(t *testing.T) {
 		}
 		id, ttl := w.leaseOf(w.l.Delay(name))
 		leases[id] = true
-		if want := []int64{0, 551, 961}[i%3]; ttl != want {
+		if want := []int64{0, 546, 906}[i%3]; ttl != want {
 			t.Errorf("%s has a lease of %d s, want %d", name, ttl, want)
 		}
 	}

@@ -163,24 +163,21 @@ func contextCause(ctx context.Context, err error) error {
 	return err
 }
 
-// withMaxAnswer returns a KV that refuses answers of more bytes, with ResourceExhausted and before they are in memory.
-// etcd itself limits only the number of keys. The answers of a client without a connection are in memory already. A KV
-// that the caller put in, for a namespace, stays as it is.
-func withMaxAnswer(etcd *clientv3.Client, bytes int) clientv3.KV {
+// withMaxAnswer returns a KV that refuses answers of more than pageBytes, with ResourceExhausted and before they are in
+// memory. etcd itself limits only the number of keys. The answers of a client without a connection are in memory
+// already. A KV that the caller put in, for a namespace, stays as it is.
+func withMaxAnswer(etcd *clientv3.Client) clientv3.KV {
 	if etcd.ActiveConnection() == nil || reflect.TypeOf(etcd.KV) != reflect.TypeOf(clientv3.NewKV(etcd)) {
 		return etcd
 	}
-	return clientv3.NewKVFromKVClient(maxAnswerKV{clientv3.RetryKVClient(etcd), bytes}, etcd)
+	return clientv3.NewKVFromKVClient(maxAnswerKV{clientv3.RetryKVClient(etcd)}, etcd)
 }
 
-type maxAnswerKV struct {
-	pb.KVClient
-	bytes int
-}
+type maxAnswerKV struct{ pb.KVClient }
 
 func (b maxAnswerKV) Range(ctx context.Context, r *pb.RangeRequest,
 	opts ...grpc.CallOption) (*pb.RangeResponse, error) {
-	return b.KVClient.Range(ctx, r, append(slices.Clip(opts), grpc.MaxCallRecvMsgSize(b.bytes))...)
+	return b.KVClient.Range(ctx, r, append(slices.Clip(opts), grpc.MaxCallRecvMsgSize(pageBytes))...)
 }
 
 // ListPrefix calls each for every key with this prefix, in key order, at this revision (0: the newest), and returns

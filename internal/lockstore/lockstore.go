@@ -70,7 +70,7 @@ func WithProgressInterval(d time.Duration) Option {
 func New(client *clientv3.Client, l protocol.Layout, opts ...Option) *Store {
 	etcd := anymember.NewClient(client)
 	s := &Store{
-		client: client, etcd: etcd, paged: withMaxAnswer(client, pageBytes), layout: l, log: zerolog.Nop(),
+		client: client, etcd: etcd, paged: withMaxAnswer(client), layout: l, log: zerolog.Nop(),
 		progressInterval: ProgressInterval, maxSilence: 4 * ProgressInterval,
 		history:  newLeasePool(etcd, protocol.HistoryRetention+time.Hour, time.Hour),
 		audit:    newLeasePool(etcd, protocol.AuditRetention+time.Hour, time.Hour),

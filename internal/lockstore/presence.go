@@ -25,8 +25,7 @@ func (s *Store) Announce(ctx context.Context, p metadata.Presence) (revision int
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	end, _ := ctx.Deadline()
-	late := time.NewTimer(time.Until(end) / 2)
-	defer late.Stop()
+	late := time.After(time.Until(end) / 2)
 	type answer struct {
 		*clientv3.PutResponse
 		err error
@@ -43,7 +42,7 @@ func (s *Store) Announce(ctx context.Context, p metadata.Presence) (revision int
 	write()
 	for again := 2; ; {
 		select {
-		case <-late.C:
+		case <-late:
 			write()
 		case a := <-answers:
 			pending--

@@ -59,17 +59,10 @@ func (s *Store) recordStatement(ctx context.Context, statement metadata.Statemen
 	resp, err := s.statements.commitWithLease(ctx, 1, func(lease clientv3.LeaseID) (*clientv3.TxnResponse, error) {
 		return build(s.layout, statement, lease).Commit(ctx, s.etcd)
 	})
-	switch {
-	case err != nil:
+	if err != nil || resp.Succeeded {
 		return err
-	case resp.Succeeded:
-		return nil
 	}
-	return alreadyStated(resp, statement)
-}
-
-// alreadyStated returns nil if the hold stands and a proof about its holder was written before.
-func alreadyStated(resp *clientv3.TxnResponse, statement metadata.Statement) error {
+	// the hold may stand, with a proof that was written before
 	for _, kv := range locktxn.Keys(resp, 0).Kvs {
 		if string(kv.Value) == statement.UUID && kv.CreateRevision == statement.Token &&
 			len(locktxn.Keys(resp, 1).Kvs) > 0 {

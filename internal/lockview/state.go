@@ -93,9 +93,9 @@ func newStats() Stats {
 	s := Stats{Resyncs: map[string]uint64{}, WatchRestarts: map[string]uint64{},
 		MetadataErrors: map[metadata.ProblemKind]uint64{}}
 	for _, reason := range WatchReasons() {
-		s.Resyncs[reason], s.WatchRestarts[reason] = 0, 0
+		s.WatchRestarts[reason] = 0
 	}
-	for _, reason := range []string{ReasonStart, ReasonPeriodic, ReasonList} {
+	for _, reason := range append(WatchReasons(), ReasonStart, ReasonPeriodic, ReasonList) {
 		s.Resyncs[reason] = 0
 	}
 	for _, reason := range []metadata.ProblemKind{
