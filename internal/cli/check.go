@@ -226,7 +226,7 @@ func (o *checkOptions) unclaimed(ctx context.Context, s *session,
 		maps.DeleteFunc(free, func(lock string, first metadata.Waiter) bool { return still[lock].ID != first.ID })
 	}
 	for _, lock := range slices.Sorted(maps.Keys(free)) {
-		queue := all.view.Waiters(lock)
+		queue := all.view.Queues()[lock]
 		stayed = append(stayed, diagnosis.Unclaimed{Name: lock, Since: began, Waiters: len(queue), First: queue[0]})
 	}
 	return stayed, all, nil
@@ -237,7 +237,7 @@ func (all *snapshot) free() map[string]metadata.Waiter {
 	since, _, _ := all.view.Free()
 	first := make(map[string]metadata.Waiter, len(since))
 	for lock := range since {
-		first[lock] = all.view.Waiters(lock)[0]
+		first[lock] = all.view.Queues()[lock][0]
 	}
 	return first
 }

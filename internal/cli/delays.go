@@ -33,9 +33,9 @@ func (o *listOptions) listDelays(all *snapshot, now time.Time) error {
 	t := term.Table{}
 	t.Row("LOCK", "ENDS", "AFTER THE HOLD OF", "HOST", "ENDED", "BY", "WAITING", "PURPOSE")
 	for _, d := range shown {
-		waiting := len(all.view.Waiters(d.Name))
+		waiting := len(all.view.Queues()[d.Name])
 		if base, _, ok := metadata.ParseShare(d.Name); ok && waiting == 0 {
-			waiting = len(all.view.Waiters(base))
+			waiting = len(all.view.Queues()[base])
 		}
 		t.Row(text.Visible(d.Name), relative(d.Until(), now), shortText(d.Owner), shortText(d.Hostname),
 			relative(d.At.Time, now), shortText(d.By), strconv.Itoa(waiting), shortText(d.Purpose))

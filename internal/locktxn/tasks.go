@@ -1,6 +1,7 @@
 package locktxn
 
 import (
+	"cmp"
 	"slices"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -12,15 +13,10 @@ import (
 // ReadTasks reads at most limit tasks of a set, beginning with from, and the keys of the held locks of all tasks of the
 // set, at the same revision.
 func ReadTasks(l protocol.Layout, set, from string, limit int64) Txn {
-	first := l.Tasks(set)
-	end := protocol.End(l.Tasks(set))
-	if from != "" {
-		first = from
-	}
-	locks := l.TaskLocks(set)
+	all := l.Tasks(set)
 	return Txn{Then: []clientv3.Op{
-		clientv3.OpGet(first, clientv3.WithRange(end), clientv3.WithLimit(limit)),
-		clientv3.OpGet(locks, clientv3.WithPrefix(), clientv3.WithKeysOnly()),
+		clientv3.OpGet(cmp.Or(from, all), clientv3.WithRange(protocol.End(all)), clientv3.WithLimit(limit)),
+		clientv3.OpGet(l.TaskLocks(set), clientv3.WithPrefix(), clientv3.WithKeysOnly()),
 	}}
 }
 
@@ -44,7 +40,6 @@ func AddTask(l protocol.Layout, set, task, attempt, value string) Txn {
 // holds it. Else it reads what [ReadTask] reads.
 func ChangeTask(l protocol.Layout, set, task string, seen int64, value string) Txn {
 	key := l.Task(set, task)
-	t := ReadTask(l, set, task)
 	change := clientv3.OpDelete(key)
 	if value != "" {
 		change = clientv3.OpPut(key, value)
@@ -55,7 +50,7 @@ func ChangeTask(l protocol.Layout, set, task string, seen int64, value string) T
 			absent(l.Field(protocol.TaskLock(set, task), lockrecord.FieldUUID)),
 		},
 		Then: []clientv3.Op{change},
-		Else: t.Then,
+		Else: ReadTask(l, set, task).Then,
 	}
 }
 

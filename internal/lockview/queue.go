@@ -68,16 +68,12 @@ func (q queues) remove(lock, ticket string) {
 	}
 }
 
-// of returns the waiters of a lock, sorted.
-func (q queues) of(lock string) []metadata.Waiter {
-	of := q[lock]
-	if of == nil {
-		return nil
-	}
-	if of.sorted == nil {
-		of.sorted = slices.SortedFunc(maps.Values(of.waiters), func(a, b metadata.Waiter) int {
+// inOrder returns the waiters, the next one first.
+func (q *queue) inOrder() []metadata.Waiter {
+	if q.sorted == nil {
+		q.sorted = slices.SortedFunc(maps.Values(q.waiters), func(a, b metadata.Waiter) int {
 			return cmp.Or(cmp.Compare(a.Revision, b.Revision), strings.Compare(a.ID, b.ID))
 		})
 	}
-	return of.sorted
+	return q.sorted
 }

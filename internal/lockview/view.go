@@ -147,21 +147,14 @@ func (v *View) Lock(name string) *metadata.Record {
 	return &h.Record
 }
 
-// Waiters returns the queue of a lock, the next waiter first.
-func (v *View) Waiters(name string) []metadata.Waiter {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return v.snap.queues.of(name)
-}
-
-// Queues returns all queues by lock name. It is the same map until a queue changes.
+// Queues returns all queues by lock name, the next waiter first. It is the same map until a queue changes.
 func (v *View) Queues() map[string][]metadata.Waiter {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.queues == nil {
 		v.queues = make(map[string][]metadata.Waiter, len(v.snap.queues))
-		for lock := range v.snap.queues {
-			v.queues[lock] = v.snap.queues.of(lock)
+		for lock, queue := range v.snap.queues {
+			v.queues[lock] = queue.inOrder()
 		}
 	}
 	return v.queues

@@ -201,7 +201,7 @@ func TestTicketSeenSince(t *testing.T) {
 		seen := func(v *lockview.View, want time.Duration) {
 			t.Helper()
 			synctest.Wait()
-			if of := v.Waiters("a"); len(of) != 1 || of[0].Seen != want {
+			if of := v.Queues()["a"]; len(of) != 1 || of[0].Seen != want {
 				t.Errorf("%+v, want one that was seen at %v", of, want)
 			}
 		}

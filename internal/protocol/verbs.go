@@ -82,9 +82,7 @@ const (
 // Info returns the properties of the verb; none for a verb that this version does not know.
 func (v Verb) Info() VerbInfo {
 	switch v {
-	case VerbForceUnlock:
-		return VerbInfo{Right: "unlock", FreesLock: true, ReasonField: "reason", MinReasonLength: minLongReasonLength}
-	case VerbEndDelay: // has the effect of a force unlock: the former holder may be at work
+	case VerbForceUnlock, VerbEndDelay: // both free the lock while the former holder may be at work
 		return VerbInfo{Right: "unlock", FreesLock: true, ReasonField: "reason", MinReasonLength: minLongReasonLength}
 	case VerbAsk:
 		return VerbInfo{Right: "ask", ReasonField: "reason", MinReasonLength: minReasonLength,
