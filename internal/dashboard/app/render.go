@@ -86,17 +86,10 @@ func functions(u URLs) template.FuncMap {
 
 // EndedIcon is the icon of how a hold ended, which is told by its word.
 func EndedIcon(word string) string {
-	for _, e := range metadata.Endings() {
-		if e.Word != word {
-			continue
-		}
-		switch e.Cause {
-		case metadata.EndingAutoUnlocked:
-			return "stale"
-		case metadata.EndingAbandoned:
-			return "abandoned"
-		case metadata.EndingForced:
-			return "bad"
+	for cause, icon := range map[string]string{metadata.EndingAutoUnlocked: "stale",
+		metadata.EndingAbandoned: "abandoned", metadata.EndingForced: "bad"} {
+		if words, _ := metadata.EndingWordsFor(cause); words.Word == word {
+			return icon
 		}
 	}
 	return "released"

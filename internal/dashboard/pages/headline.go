@@ -152,16 +152,14 @@ func classURL(u app.URLs, c locks.Class) string {
 		return u.To("status")
 	case locks.ClassDeadlock, locks.ClassUnclaimed:
 		return u.To("waiting")
-	case locks.ClassOverdue:
-		return u.To("", "q", "state:expired,abandoned")
-	case locks.ClassDead:
-		return u.To("", "q", "state:abandoned")
-	case locks.ClassSilent, locks.ClassLate:
-		return u.To("", "q", "state:alerting")
-	case locks.ClassMalformed:
-		return u.To("", "q", "state:malformed")
 	}
-	return u.To("")
+	return u.To("", "q", map[locks.Class]string{
+		locks.ClassOverdue:   "state:expired,abandoned",
+		locks.ClassDead:      "state:abandoned",
+		locks.ClassSilent:    "state:alerting",
+		locks.ClassLate:      "state:alerting",
+		locks.ClassMalformed: "state:malformed",
+	}[c])
 }
 
 // Unclaimed are the locks that nobody takes although somebody waits, those that have been free for longest first. None

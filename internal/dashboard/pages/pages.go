@@ -3,6 +3,8 @@
 package pages
 
 import (
+	"cmp"
+
 	"github.com/clustermutex/unlocker/internal/dashboard/app"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -20,50 +22,42 @@ func (p *Pages) ServeHelp(r *app.Request) (app.Answer, error) {
 
 // Icon is the icon of the headline, on the page and in the tab.
 func (v Headline) Icon() metadata.State {
-	switch v.Class {
-	case locks.ClassStale:
-		return app.StaleIcon
-	case locks.ClassUnlockers, locks.ClassDeadlock, locks.ClassUnclaimed:
-		return "bad"
-	case locks.ClassOverdue:
-		return metadata.StateExpired
-	case locks.ClassDead:
-		return metadata.StateAbandoned
-	case locks.ClassSilent, locks.ClassLate:
-		return metadata.StateAlerting
-	case locks.ClassMalformed:
-		return metadata.StateMalformed
-	}
-	return "calm"
+	return cmp.Or(map[locks.Class]metadata.State{
+		locks.ClassStale:     app.StaleIcon,
+		locks.ClassUnlockers: "bad",
+		locks.ClassDeadlock:  "bad",
+		locks.ClassUnclaimed: "bad",
+		locks.ClassOverdue:   metadata.StateExpired,
+		locks.ClassDead:      metadata.StateAbandoned,
+		locks.ClassSilent:    metadata.StateAlerting,
+		locks.ClassLate:      metadata.StateAlerting,
+		locks.ClassMalformed: metadata.StateMalformed,
+	}[v.Class], "calm")
 }
 
 // iconShape is the drawing of an icon of a tab; empty if there is none.
-func iconShape(look string) string {
-	switch look {
-	case string(metadata.StateAlerting), "bad", "deadlock":
-		return `<path d="M16 2 31 30H1z" fill="#B3261E"/>`
-	case string(metadata.StateExpired):
-		return `<rect x="2" y="2" width="28" height="28" rx="4" fill="#6A1B9A"/>`
-	case string(metadata.StateAbandoned):
-		return `<path d="M4 31V14a12 12 0 0 1 24 0V31z" fill="#37474F"/>`
-	case string(metadata.StateExpiring):
-		return `<path d="M16 1 31 16 16 31 1 16z" fill="#FFC447"/>`
-	case string(metadata.StateMalformed):
-		return `<path d="M6 6 26 26M26 6 6 26" stroke="#7A8794" stroke-width="6" stroke-linecap="round"/>`
-	case string(metadata.StateHeld), "calm":
-		return `<path d="M6 17 13 24 27 8" fill="none" stroke="#7A8794" stroke-width="5" ` +
-			`stroke-linecap="round" stroke-linejoin="round"/>`
-	case app.StaleIcon:
-		return `<circle cx="16" cy="16" r="15" fill="#FFC447"/><text x="16" y="23" fill="#3A2600" ` +
-			`font-family="system-ui,sans-serif" font-size="19" font-weight="700" text-anchor="middle">?</text>`
-	case app.NoIcon:
-		return `<circle cx="16" cy="16" r="11" fill="none" stroke="#7A8794" stroke-width="4"/>`
-	}
-	return ""
+func iconShape(look metadata.State) string {
+	const triangle = `<path d="M16 2 31 30H1z" fill="#B3261E"/>`
+	const tick = `<path d="M6 17 13 24 27 8" fill="none" stroke="#7A8794" stroke-width="5" ` +
+		`stroke-linecap="round" stroke-linejoin="round"/>`
+	return map[metadata.State]string{
+		metadata.StateAlerting:  triangle,
+		"bad":                   triangle,
+		"deadlock":              triangle,
+		metadata.StateHeld:      tick,
+		"calm":                  tick,
+		metadata.StateExpired:   `<rect x="2" y="2" width="28" height="28" rx="4" fill="#6A1B9A"/>`,
+		metadata.StateAbandoned: `<path d="M4 31V14a12 12 0 0 1 24 0V31z" fill="#37474F"/>`,
+		metadata.StateExpiring:  `<path d="M16 1 31 16 16 31 1 16z" fill="#FFC447"/>`,
+		metadata.StateMalformed: `<path d="M6 6 26 26M26 6 6 26" stroke="#7A8794" stroke-width="6"/>`,
+		app.StaleIcon: `<circle cx="16" cy="16" r="15" fill="#FFC447"/><text x="16" y="23" fill="#3A2600" ` +
+			`font-family="system-ui,sans-serif" font-size="19" font-weight="700" text-anchor="middle">?</text>`,
+		app.NoIcon: `<circle cx="16" cy="16" r="11" fill="none" stroke="#7A8794" stroke-width="4"/>`,
+	}[look]
 }
 
 func (p *Pages) ServeIcon(r *app.Request) (app.Answer, error) {
-	shape := iconShape(r.URL.Query().Get("state"))
+	shape := iconShape(metadata.State(r.URL.Query().Get("state")))
 	if shape == "" {
 		return app.Answer{}, app.ErrNotFound
 	}
