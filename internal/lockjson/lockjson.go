@@ -107,28 +107,32 @@ type Problem struct {
 // New describes a hold at now.
 func New(row *locks.Row, now time.Time) Lock {
 	r := row.Record
-	v := row.Judgement
 	share := row.Share()
 	l := Lock{
-		Name: r.Name, NameBase64: Base64(r.Name), State: &v.State, Expiring: row.Display == metadata.StateExpiring,
+		Name: r.Name, NameBase64: Base64(r.Name), State: &row.State, Expiring: row.Display == metadata.StateExpiring,
 		UUID: OrNull(r.UUID), Token: Text(r.Token), Revision: Text(r.Revision),
 		Holder: Holder{Who: newWho(r.Identity), Attributes: attributes(r.Attributes)}, Problems: problems(r.Problems),
 		Kind: OrNull(share.Kind), ShareOf: OrNull(share.LockName),
 		Permits: OrNull(share.Permits), Limit: OrNull(share.Limit),
-		ClockOffset: OrNull(seconds(v.ClockOff)), Process: newProcess(r.Process),
+		ClockOffset: OrNull(seconds(row.ClockOff)), Process: newProcess(r.Process),
 		Asked: newAsked(r.FinishRequest, new(r.AliveSinceRequest()), now), Extended: newExtended(r.MoreTime, now),
 		Acknowledged: newAcknowledged(r.ValidAcknowledgement(now), now),
 		Leased:       newLeased(row.Leased, now),
 	}
 	l.LockedAt, l.LockedIn = Instant(r.LockedAt, now)
-	l.AlertAt, l.AlertIn = Instant(v.DueAlert, now)
+	l.AlertAt, l.AlertIn = Instant(row.DueAlert, now)
 	l.AutoUnlockAt, l.AutoUnlockIn = Instant(row.DueUnlock(), now)
 	l.HeartbeatUntil, l.HeartbeatIn = Instant(r.HeartbeatUntil, now)
 	if r.Alive != nil {
 		l.AliveAt, l.AliveIn = Instant(r.Alive.At, now)
 		l.Progress = OrNull(r.Alive.Progress)
 	}
-	l.state(r, v, now)
+	l.Suspicion = newStatement(r.Suspicion, now)
+	if l.Death = newStatement(r.Death, now); l.Death != nil {
+		l.Death.Believed = r.ProvenDead()
+		l.Death.Disputed = r.Disputed()
+		l.Death.UnlockAt, l.Death.UnlockIn = Instant(row.RemoveAt, now)
+	}
 	l.wait(row.Queue, now)
 	return l
 }

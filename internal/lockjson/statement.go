@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/pkg/metadata"
-	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
 // Process identifies the holder's process.
@@ -61,15 +60,6 @@ func newStatement(s *metadata.Statement, now time.Time) *Statement {
 	j.EndedAt, j.EndedIn = Instant(s.EndedAt.Time, now)
 	j.At, j.In = Instant(s.At.Time, now)
 	return j
-}
-
-func (l *Lock) state(r *metadata.Record, v staleness.Judgement, now time.Time) {
-	l.Suspicion = newStatement(r.Suspicion, now)
-	if l.Death = newStatement(r.Death, now); l.Death != nil {
-		l.Death.Believed = r.ProvenDead()
-		l.Death.Disputed = r.Disputed()
-		l.Death.UnlockAt, l.Death.UnlockIn = Instant(v.RemoveAt, now)
-	}
 }
 
 // Delay is a lock delay: clients that support delays do not take the lock. Unreadable members are null.

@@ -33,21 +33,14 @@ func (v *View) Describe(chan<- *prometheus.Desc) {}
 // Collect implements prometheus.Collector.
 func (v *View) Collect(ch chan<- prometheus.Metric) {
 	to := scrape{v.namespace, ch}
-	v.fresh(to, v.followed.Fresh())
-	v.activity(to, v.followed.Stats())
-	v.alarms(to)
-}
-
-func (v *View) fresh(to scrape, f protocol.Freshness) {
+	f := v.followed.Fresh()
 	to.gauge("etcd_up", "Whether the view of the locks is complete and current.")(oneIf(f.Synced))
 	if !f.HeardAt.IsZero() {
 		to.gauge("etcd_revision", "The highest revision of etcd seen.")(float64(f.HighestRevision))
 		to.gauge("last_sync_timestamp_seconds", "When the view of the locks was last known to be current.").
 			at(f.HeardAt)
 	}
-}
-
-func (v *View) activity(to scrape, s lockview.Stats) {
+	s := v.followed.Stats()
 	counts(to.counter("resyncs_total", "How often all locks were listed again, by reason.", "reason"), s.Resyncs)
 	counts(to.counter("watch_events_total", "Changes of keys received from etcd, by type.", "type"),
 		map[string]uint64{"put": s.Puts, "delete": s.Deletes})
@@ -55,6 +48,7 @@ func (v *View) activity(to scrape, s lockview.Stats) {
 		"reason"), s.WatchRestarts)
 	counts(to.counter("metadata_errors_total", "Problems found when reading lock records, by reason.", "reason"),
 		s.MetadataErrors)
+	v.alarms(to)
 }
 
 func (v *View) alarms(to scrape) {

@@ -24,31 +24,19 @@ type Span struct {
 // Control characters, direction marks, invisible characters and bytes that are not UTF-8 become escapes as in Go: \x1b,
 // \u202e, \xff. So does a blank that begins or ends the text or follows another, so that a name cannot pretend to be
 // two columns. A backslash is doubled, so that [Parse] can read the result back.
-func Visible(s string) string {
-	if isVisible(s) {
-		return s
-	}
-	return join(escape(s, true))
-}
+func Visible(s string) string { return join(escape(s, true)) }
 
 // Prose is [Visible] for a sentence that quotes text from outside, some of it already escaped: spaces and backslashes
 // stay.
-func Prose(s string) string {
-	if isVisible(s) {
-		return s
-	}
-	return join(escape(s, false))
-}
+func Prose(s string) string { return join(escape(s, false)) }
 
 // Spans returns [Visible] in pieces, for a page that marks escapes.
-func Spans(s string) []Span {
-	if isVisible(s) {
-		return []Span{{Text: s}}
-	}
-	return escape(s, true)
-}
+func Spans(s string) []Span { return escape(s, true) }
 
 func join(spans []Span) string {
+	if len(spans) == 1 {
+		return spans[0].Text
+	}
 	var b strings.Builder
 	for _, span := range spans {
 		b.WriteString(span.Text)
@@ -57,6 +45,9 @@ func join(spans []Span) string {
 }
 
 func escape(s string, exact bool) []Span {
+	if isVisible(s) {
+		return []Span{{Text: s}}
+	}
 	var out builder
 	marks := 0 // on the current character
 	for i := 0; i < len(s); {
