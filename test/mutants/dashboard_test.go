@@ -147,7 +147,7 @@ var dashboardSuites = []suite{
 		{"digits", `p.Text = «natural(r.Hostname)»`, `r.Hostname`, "TestOrders"},
 		{"by-cost", `-int64(r.TotalWait)`, `0`, "TestOrders"},
 		{"version", `uint64(r.Revision)`, `uint64(0)`, "TestChangesAreSent"},
-		{"version-unlocker", `u.HeldBack, «u.RemovalPolicy»`, `""`, "TestChangesAreSent"},
+		{"version-unlocker", `u.HeldBack, «u.RemovalPolicy»`, `nil`, "TestChangesAreSent"},
 		{"version-unclaimed", `range «p.Unclaimed(r)» { // time`, `nil`, "TestChangesAreSent"},
 		{"metrics-name", `route := «"none"»`, `r.URL.Path`, "TestMetricsCountByRouteNotByName"},
 		// What is over, and what is known while etcd is away.

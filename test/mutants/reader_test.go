@@ -5,7 +5,7 @@ const neverLeft = "TestInconsistenciesAreFound"
 // readerSuites are what people and other programs are told, and the programs themselves.
 var readerSuites = []suite{
 	{"internal/etcdlocks", []fault{
-		{"leased-queued", `«i > 0» && (last == hex`, `false`, "TestLocksOfRealClientsAreFound"},
+		{"leased-queued", `kv.IsContender()`, `false`, "TestLocksOfRealClientsAreFound"},
 		{"leased-ours", `v.own.Parse(kv.Key).Kind != protocol.KindForeign`, `false`, "TestLocksOfRealClientsAreFound"},
 		{"leased-since", "if «watched» {", `false`, "TestOnlyWatchedBeginningsAreKnown"},
 		{"leased-released", `at.Before(l.Expires.Add(-slack))`, `true`, "TestEndsAreToldAsFarAsTheyAreKnown"},
