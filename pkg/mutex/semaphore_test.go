@@ -3,7 +3,6 @@ package mutex_test
 import (
 	"maps"
 	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,38 +14,37 @@ import (
 )
 
 // A lock whose name merely looks like a share of this one does not count, and a record without a number counts as one
-// permit. A plain lock is refused only by records that say that they are shares.
+// permit. A plain lock is refused only by a record that says that it is a share.
 func TestPermitCounting(t *testing.T) {
 	type others struct {
-		keys      map[string]string
-		free      bool // for one permit of two
-		freeBoth  bool // for both
-		freePlain bool // for a plain lock
+		keys     map[string]string
+		free     bool // for one permit of two
+		freeBoth bool // for both
 	}
 	queues(t, map[string]others{
 		"a lock with a name that begins alike": {map[string]string{"a#1st/uuid": "x", "a#1#1/uuid": "x", "a#/uuid": "x",
-			"a#0/uuid": "x", "a#01/uuid": "x"}, true, true, true},
-		"a lock with an endless number": {map[string]string{"a#1234567890/uuid": "x"}, true, true, true},
-		"a record by a shell":           {map[string]string{"a#7/uuid": "x"}, true, false, true},
-		"a record by a shell, for two":  {map[string]string{"a#7/uuid": "x", "a#7/permits": "2"}, false, false, true},
+			"a#0/uuid": "x", "a#01/uuid": "x"}, true, true},
+		"a lock with an endless number":     {map[string]string{"a#1234567890/uuid": "x"}, true, true},
+		"a record by a shell":               {map[string]string{"a#7/uuid": "x"}, true, false},
+		"a record by a shell that says two": {map[string]string{"a#7/uuid": "x", "a#7/permits": "2"}, false, false},
 		"a record with a number that is none": {
-			map[string]string{"a#7/uuid": "x", "a#7/metadata": `{"permits":"many"}`}, false, false, true},
-		"a share": {
-			map[string]string{"a#7/uuid": "x", "a#7/kind": "shared"}, true, false, false},
-		"what is left of a record without uuid": {map[string]string{"a#1/alive": "x"}, true, true, true},
-		"a foreign key in between":              {map[string]string{"a#1/sub/uuid": "x"}, true, true, true},
+			map[string]string{"a#7/uuid": "x", "a#7/metadata": `{"permits":"many"}`}, false, false},
+		"a reader by a shell": {
+			map[string]string{"a#7/uuid": "x", "a#7/kind": "shared"}, true, false},
+		"what is left of a record without uuid": {map[string]string{"a#1/alive": "x"}, true, true},
+		"a foreign key in between":              {map[string]string{"a#1/sub/uuid": "x"}, true, true},
 	}, func(t *testing.T, q *fake, c others) {
 		locks := q.locks()
 		uuidFirst := slices.Backward(slices.Sorted(maps.Keys(c.keys)))
 		for _, key := range uuidFirst { // what is older than the uuid belongs to an earlier hold
 			q.put(mutex.DefaultPrefix+key, c.keys[key])
 		}
+		plain := c.keys["a#7/kind"] == ""
 		for _, want := range []struct {
 			free bool
 			opts []mutex.Option
 		}{{c.free, opts(mutex.Semaphore(2))}, {c.freeBoth, opts(mutex.Semaphore(2), mutex.Weight(2))},
-			{c.freeBoth, opts(mutex.Exclusive())}, {c.freePlain, nil}, {c.freePlain, opts(mutex.WithoutQueue())},
-			{c.freePlain, opts(mutex.Then(clientv3.OpPut("/done", "")))}} {
+			{c.freeBoth, opts(mutex.Exclusive())}, {plain, nil}, {plain, opts(mutex.Then(clientv3.OpPut("/x", "")))}} {
 			l, err := locks.TryLock(t.Context(), "a", want.opts...)
 			if (err == nil) != want.free {
 				t.Errorf("free: %v, got %v", want.free, err)
@@ -57,34 +55,22 @@ func TestPermitCounting(t *testing.T) {
 	})
 }
 
-// A plain lock waits for the shares of its name like a writer, in the queue or without one.
 func TestPlainLockWaitsForShares(t *testing.T) {
-	queues(t, map[string][]mutex.Option{"in the queue": nil, "without a queue": opts(mutex.WithoutQueue())},
-		func(t *testing.T, q *fake, options []mutex.Option) {
-			c := q.locks()
-			one, two := take(t, c, "a", mutex.Shared()), take(t, c, "a", mutex.Shared())
-			if held := refused(t, c, "a", options...); len(held.Holders) != 2 || held.Holder.UUID != one.UUID() ||
-				held.Kind != metadata.KindExclusive || !strings.Contains(held.Error(), `lock "a" is read by `) {
-				t.Errorf("refused: %+v", held)
+	queues(t, map[string]mutex.Option{"in the queue": nil, "outside the queue": mutex.WithoutQueue()},
+		func(t *testing.T, q *fake, o mutex.Option) {
+			readers := []*mutex.Lock{take(t, q.locks(), "a", mutex.Shared()), take(t, q.locks(), "a", mutex.Shared())}
+			if held := refused(t, q.locks(), "a", o); len(held.Holders) != 2 || held.Kind != metadata.KindExclusive {
+				t.Errorf("told %+v", held)
 			}
-			plain := make(chan *mutex.Lock, 1)
-			go func() {
-				l, err := c.Lock(t.Context(), "a", options...)
-				if err != nil {
-					t.Error(err)
+			got := waits(t, q.locks(), o)
+			for _, reader := range readers {
+				synctest.Wait()
+				if len(got) > 0 {
+					t.Error("it got in beside a reader")
 				}
-				plain <- l
-			}()
-			synctest.Wait()
-			unlock(t, one)
-			synctest.Wait()
-			select {
-			case l := <-plain:
-				t.Errorf("beside a reader, %v holds the lock", l)
-			default:
+				unlock(t, reader)
 			}
-			unlock(t, two)
-			unlock(t, <-plain)
+			<-got
 		})
 }
 
@@ -201,23 +187,6 @@ func TestReadersDelayBlocksWritersNotReaders(t *testing.T) {
 		w := q.wait(q.locks(), mutex.Exclusive())
 		q.delayOver("a#1")
 		q.turns(w)
-	})
-}
-
-// The content of the delay does not matter, only its existence.
-func TestUnreadableDelay(t *testing.T) {
-	queue(t, func(t *testing.T, q *fake) {
-		c := q.locks()
-		for i, value := range []string{"", "x", `{"lock":"b","seconds":5}`, strings.Repeat("x", 1<<16)} {
-			key := layout(t).Delay("a")
-			q.put(key, value)
-			if held := refused(t, c, "a"); held.Delay == nil || !held.Delay.Unreadable {
-				t.Errorf("value %d: %+v", i, held)
-			}
-			refused(t, c, "a", mutex.Semaphore(1))
-			q.delete(key)
-			unlock(t, take(t, c, "a"))
-		}
 	})
 }
 

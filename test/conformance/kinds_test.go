@@ -209,37 +209,28 @@ func readersAndWriter(t *testing.T, s *scene, a, b *client) {
 func plainBesideShares(t *testing.T, s *scene, a, b *client) {
 	const name = "nightly"
 	other, one := s.open(a), s.open(b)
+	permit := want{try: true, more: permits(3, 1)}
 	both := want{try: true, more: request{"names": []string{name, "another"}}}
-	first := other.acquire(name, want{try: true, more: permits(3, 1)})
-	second := other.acquire(name, want{try: true, more: permits(3, 1)})
+	held, second := other.acquire(name, permit), other.acquire(name, permit)
 	for _, try := range []request{want{try: true}.request(name), both.request(name), daily()} {
-		refused(t, one.do(try), first, second)
+		refused(t, one.do(try), held, second)
 	}
-	wait := s.queues(one, name, want{}, 1)
-	behind := other.begin(name, want{more: permits(3, 1)})
-	s.queued(name, 2)
-	last := one.begin(name, want{})
-	s.queued(name, 3)
-	first.mustRelease()
-	wait.unanswered("a plain lock got in beside a permit")
+	waits := []*call{s.queues(one, name, want{}, 1), s.queues(other, name, want{more: permits(3, 1)}, 2),
+		s.queues(one, name, want{}, 3)}
 	second.mustRelease()
-	plain := wait.granted()
-	behind.unanswered("a permit was given out beside a plain lock")
-	plain.mustRelease()
-	permit := behind.granted()
-	last.unanswered("a plain lock got in beside a permit that was ahead of it")
-	permit.mustRelease()
-	s.ends(last.granted())
-
+	for _, wait := range waits {
+		wait.unanswered("a plain lock is held beside a permit")
+		held.mustRelease()
+		held = wait.granted()
+	}
+	s.ends(held)
 	other.acquire(name+"#7", want{try: true})
 	other.acquire(name+"#3rd floor", want{try: true, more: reads})
-	for _, w := range []want{{try: true}, both} {
-		plain := one.acquire(name, w)
-		refused(t, other.do(want{try: true}.request(name)), &lock{uuid: s.record(name).UUID})
-		wait := s.queues(one, name, want{}, 1)
-		plain.mustRelease()
-		s.ends(wait.granted())
-	}
+	one.acquire(name, want{try: true}).mustRelease()
+	plain := one.acquire(name, both)
+	wait := s.queues(one, name, want{}, 1)
+	plain.mustRelease()
+	s.ends(wait.granted())
 	if a := one.do(daily()); !a.Ran {
 		t.Errorf("beside locks with names like those of shares, it was told %s", a.line)
 	}

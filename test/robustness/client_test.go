@@ -292,11 +292,8 @@ func (w *worker) part() (name string, part int, options []mutex.Option) {
 	switch w.rand.IntN(4) {
 	case 0:
 		return sharedLock, 1, []mutex.Option{mutex.Shared()}
-	case 1:
-		if w.chance(50) { // a plain lock keeps out readers like a writer
-			return sharedLock, manyReaders, nil
-		}
-		return sharedLock, manyReaders, []mutex.Option{mutex.Exclusive()}
+	case 1: // a plain lock keeps out readers, too
+		return sharedLock, manyReaders, []mutex.Option{mutex.Exclusive()}[w.rand.IntN(2):]
 	}
 	if w.chance(10) {
 		return poolLock, poolLimit, []mutex.Option{mutex.Exclusive()}
