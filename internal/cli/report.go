@@ -208,9 +208,6 @@ func (p *lockReport) waiters(waiters []metadata.Waiter) {
 		}
 		return line
 	})
-	if len(waiters) > maxRows {
-		p.row("longest wait", "since "+timeText(locks.QueueOf(waiters, p.now).Longest, p.now))
-	}
 }
 
 func (p *lockReport) block(title, text string) {

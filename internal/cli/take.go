@@ -6,8 +6,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
@@ -25,25 +23,15 @@ func take[T any](ctx context.Context, s *session, name string, t *takeFlags,
 	}
 	ctx, giveUp := context.WithCancelCause(ctx)
 	defer giveUp(nil)
-	states := make(chan string, 1) // the newest
-	var reporting sync.WaitGroup
-	reporting.Go(func() { s.app.reportWait(ctx, states) })
 	taken, err = acquire(ctx, mutex.OnWait(func(w mutex.Waiting) {
 		held := t.heldError(w)
 		if err := t.checkWaiting(held); err != nil {
 			giveUp(err)
 			return
 		}
-		select {
-		case <-states:
-		default:
-		}
-		states <- held.Error()
+		s.app.noteUnlessQuiet("waiting: %v", held)
 	}))
-	err = s.takeError(ctx, name, err)
-	giveUp(nil)
-	reporting.Wait()
-	return taken, err
+	return taken, s.takeError(ctx, name, err)
 }
 
 // checkWaiting returns an error if --wait is 0, or the wait would never end.
@@ -73,22 +61,6 @@ func (s *session) takeError(ctx context.Context, name string, err error) error {
 		return heldErrorf("gave up waiting for %s", text.Visible(name))
 	}
 	return s.explain(ctx, "take "+text.Visible(name), err)
-}
-
-// reportEvery is the shortest time between two reports about a wait.
-const reportEvery = 3 * time.Second
-
-// reportWait reports the states of a wait until ctx ends: the first at once, then the newest every reportEvery.
-func (a *app) reportWait(ctx context.Context, states <-chan string) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case state := <-states:
-			a.noteUnlessQuiet("waiting: %s", state)
-			sleep(ctx, reportEvery)
-		}
-	}
 }
 
 // heldError returns the state of a wait as the error that the library returns when it does not wait.

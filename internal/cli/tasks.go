@@ -159,18 +159,17 @@ func (o *tasksOptions) sets(found []taskJSON) error {
 	groups := slices.SortedFunc(maps.Keys(counts), func(a, b group) int {
 		return cmp.Or(cmp.Compare(a.set, b.set), cmp.Compare(a.state, b.state))
 	})
-	t := term.Table{Coloured: term.TakesColours(o.app.Stdout)}
+	t := term.Table{}
 	now := o.app.Now()
 	t.Row("STATE", "SET", "TASKS", "LONGEST FOR")
 	for _, g := range groups {
 		t.Row(shortText(g.state), text.Visible(g.set), strconv.Itoa(counts[g]), age(oldest[g], now))
-		t.Paint(0, taskColour(g.state))
 	}
 	return o.app.writeTable(&t, text.Count(len(found), "task"))
 }
 
 func (o *tasksOptions) table(found []taskJSON) error {
-	t := term.Table{Coloured: term.TakesColours(o.app.Stdout)}
+	t := term.Table{}
 	now := o.app.Now()
 	t.Row("STATE", "TASK", "FOR", "ATTEMPTS", "BY", "NOTE")
 	for i := range found {
@@ -178,14 +177,6 @@ func (o *tasksOptions) table(found []taskJSON) error {
 		t.Row(shortText(f.shownState()), text.Visible(f.Task), age(lockjson.OrZero(f.ChangedAt), now),
 			strconv.Itoa(f.Attempts),
 			shortText(lockjson.OrZero(f.By)), shortText(lockjson.OrZero(f.Note)))
-		t.Paint(0, taskColour(f.shownState()))
 	}
 	return o.app.writeTable(&t, text.Count(len(found), "task"))
-}
-
-func taskColour(state string) term.Colour {
-	if state == stateStuck || state == "unreadable" {
-		return term.Red
-	}
-	return term.NoColour
 }
