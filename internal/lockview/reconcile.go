@@ -50,13 +50,11 @@ func (v *View) reconcileLocks(b *builder, t touched) (changes []lockChange, diff
 	merged := make(index, 0, max(len(before), len(after)))
 	for len(before) > 0 || len(after) > 0 {
 		var c lockChange
-		switch order(before, after) {
-		case -1:
+		first := order(before, after)
+		if first <= 0 {
 			c.before, before = before[0], before[1:]
-		case 1:
-			c.after, after = after[0], after[1:]
-		default:
-			c.before, before = before[0], before[1:]
+		}
+		if first >= 0 {
 			c.after, after = after[0], after[1:]
 		}
 		now := c.before
@@ -147,15 +145,15 @@ func (v *View) reportListed(ctx context.Context, changes []lockChange) {
 func (v *View) report(changes []lockChange, left map[string]metadata.Waiter,
 	ending func(id string) *metadata.Ending) {
 	for _, c := range changes {
-		if h := c.ended(); h != nil {
+		if h := c.ended(); h != nil && v.opt.OnEnded != nil {
 			v.opt.OnEnded(&h.Record, ending(h.HistoryID()))
 		}
 		if h := c.began(); h != nil {
-			if w, waited := left[h.UUID]; waited {
+			if w, waited := left[h.UUID]; waited && v.opt.OnAcquired != nil {
 				v.opt.OnAcquired(&h.Record, w)
 			}
 		}
-		if c.died() {
+		if c.died() && v.opt.OnHolderDied != nil {
 			v.opt.OnHolderDied(&c.after.Record)
 		}
 	}

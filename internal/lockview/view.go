@@ -99,15 +99,6 @@ func New(l protocol.Layout, src Source, o Options) *View {
 	if o.RelistEvery <= 0 {
 		o.RelistEvery = 5 * time.Minute
 	}
-	if o.OnEnded == nil {
-		o.OnEnded = func(*metadata.Record, *metadata.Ending) {}
-	}
-	if o.OnAcquired == nil {
-		o.OnAcquired = func(*metadata.Record, metadata.Waiter) {}
-	}
-	if o.OnHolderDied == nil {
-		o.OnHolderDied = func(*metadata.Record) {}
-	}
 	if o.Explain == nil {
 		o.Explain = func(err error) string { return err.Error() }
 	}

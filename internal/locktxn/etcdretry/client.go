@@ -44,12 +44,6 @@ type Client struct {
 
 // New returns a client that uses etcd, which the caller closes.
 func New(etcd *clientv3.Client, o Options) *Client {
-	if o.OnAnswer == nil {
-		o.OnAnswer = func() {}
-	}
-	if o.OnNoAnswer == nil {
-		o.OnNoAnswer = func(time.Time, error) {}
-	}
 	anyMember := anymember.NewClient(etcd)
 	return &Client{
 		etcd: etcd, anyMember: anyMember, opts: o,

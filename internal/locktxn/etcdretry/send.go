@@ -62,7 +62,9 @@ func (c *Client) repeat(ctx context.Context, limit time.Duration,
 		resp, err := attempt(ctx, min(c.AttemptTimeout(ctx), max(limit/3, minAttempt), limit))
 		if err == nil {
 			s.response.TxnResponse = resp
-			c.opts.OnAnswer()
+			if c.opts.OnAnswer != nil {
+				c.opts.OnAnswer()
+			}
 			return s.response, nil
 		}
 		if err := c.noteFailure(ctx, &s, sent, err); err != nil {
@@ -96,7 +98,7 @@ func (c *Client) noteFailure(ctx context.Context, s *sendState, sent time.Time, 
 	default:
 		s.response.Indeterminate = true
 		s.refreshes = 0
-		if ctx.Err() == nil {
+		if ctx.Err() == nil && c.opts.OnNoAnswer != nil {
 			c.opts.OnNoAnswer(sent, err)
 		}
 		c.reconnect()
