@@ -32,13 +32,13 @@ groups:
   on-call: [view, unlock]
 `
 
-func parsed(t testing.TB, file string) *access.Permissions {
+func parsed(t testing.TB, file string) func() *access.Permissions {
 	t.Helper()
 	p, err := access.ParsePermissions([]byte(file))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return p
+	return func() *access.Permissions { return p }
 }
 
 // behindProxy is an access configuration in which a proxy at httptest's address names the caller.
@@ -202,7 +202,7 @@ func TestContradictoryAccessSettingsAreRefused(t *testing.T) {
 			TrustedProxies: []netip.Prefix{netip.MustParsePrefix("::/0")}},
 		"no identity \"ldap\"": {Source: "ldap"},
 		"users in the web":     {Source: access.SourceBasic},
-		"other than none":      {Permissions: &access.Permissions{}},
+		"other than none":      {Permissions: parsed(t, "")},
 		"groups":               {Source: access.SourceBasic, KnownUser: never, Permissions: parsed(t, roles)},
 	} {
 		config := newScene().config()
@@ -305,10 +305,12 @@ func TestPermissionsByOwnerCoverOnlyThatOwner(t *testing.T) {
 func TestNothingIsPermittedWithoutView(t *testing.T) {
 	s := busy()
 	d, done := operated(t, s, func(c *app.Config) {
-		c.Access.Permissions = &access.Permissions{Users: map[string][]access.Permission{
-			"half":  {access.Unlock, access.Backtrace, access.Audit, "ask owner:*"},
-			"whole": {access.View, access.Unlock},
-		}}
+		c.Access.Permissions = func() *access.Permissions {
+			return &access.Permissions{Users: map[string][]access.Permission{
+				"half":  {access.Unlock, access.Backtrace, access.Audit, "ask owner:*"},
+				"whole": {access.View, access.Unlock},
+			}}
+		}
 	})
 	for _, path := range []string{"/", "/lock?name=" + stuck, "/audit", "/history",
 		"/api/v1/locks", unlockLink(s, stuck)} {
@@ -329,7 +331,7 @@ func TestChangedPermissionsApplyAtOnce(t *testing.T) {
 	now := parsed(t, "users: {ann: [view]}")
 	d := busy().dashboard(t, func(c *app.Config) {
 		c.Access = behindProxy(t)
-		c.Access.Reread = func() *access.Permissions { return now }
+		c.Access.Permissions = func() *access.Permissions { return now() }
 	})
 	for _, c := range []struct {
 		file string

@@ -19,7 +19,9 @@ import (
 // withAudit gives every caller from the proxy all permissions, and a name.
 func withAudit(c *app.Config) {
 	c.Access = access.Config{Source: access.SourceBasic, KnownUser: func(string) bool { return true },
-		Permissions: &access.Permissions{Everyone: []access.Permission{access.View, access.Backtrace, access.Audit}}}
+		Permissions: func() *access.Permissions {
+			return &access.Permissions{Everyone: []access.Permission{access.View, access.Backtrace, access.Audit}}
+		}}
 }
 
 // over adds a past hold to the scene, which began and ended this long ago.

@@ -63,7 +63,6 @@ var dashboardSuites = []suite{
 		{"forwarded", `!c.trusted(client)`, `false`, "TestForceUnlockLogsActorAndHolder"},
 		{"wide-proxies", `proxy.Bits() < minPrefix4`, `false`, "TestTrustedProxiesMustBeNarrow"},
 		{"wide-proxies-6", `proxy.Bits() < minPrefix6`, `false`, "TestTrustedProxiesMustBeNarrow"},
-		{"old-permissions", `c.Reread()`, `c.Permissions`, "TestChangedPermissionsApplyAtOnce"},
 		{"traces-shown", `if «d.app.Config.HideBacktraces» {`, `false`, "TestBacktracesNeedTheirPermissionEverywhere"},
 		{"trace-field", `!c.MayFor(access.Backtrace, owner)`, `false`,
 			"TestBacktracesNeedTheirPermissionEverywhere"},

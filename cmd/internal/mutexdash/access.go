@@ -77,10 +77,11 @@ func (o *accessOptions) read(web daemon.WebSettings, log zerolog.Logger) (access
 		return a, err
 	}
 	if o.permissions != "" {
-		if a.Permissions, err = readPermissions(o.permissions); err != nil {
+		now, err := readPermissions(o.permissions)
+		if err != nil {
 			return a, err
 		}
-		a.Reread = rereadPermissions(o.permissions, a.Permissions, log)
+		a.Permissions = rereadPermissions(o.permissions, now, log)
 	}
 	switch a.Source {
 	case access.SourceBasic:

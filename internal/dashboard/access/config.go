@@ -32,17 +32,9 @@ type Config struct {
 	// KnownUser reports whether the web server asks this user for a password, for SourceBasic. It is called for every
 	// request: without users in its file the web server admits any caller under any name.
 	KnownUser func(name string) bool
-	// Permissions; nil lets all callers with a name view locks and backtraces.
-	Permissions *Permissions
-	// Reread returns the current permissions, where they can change. It is called for every request.
-	Reread func() *Permissions
-}
-
-func (c *Config) permissions() *Permissions {
-	if c.Permissions != nil && c.Reread != nil {
-		return c.Reread()
-	}
-	return c.Permissions
+	// Permissions returns the current permissions; it is called for every request. Nil lets all callers with a name
+	// view locks and backtraces.
+	Permissions func() *Permissions
 }
 
 // Minimum lengths of the prefixes of trusted proxies: those of the largest private networks.
@@ -90,7 +82,7 @@ func (c *Config) checkPermissions(enabled []Permission) error {
 	switch {
 	case c.Source == SourceNone && c.Permissions != nil:
 		return errors.New("permissions need an identity other than none")
-	case c.Permissions != nil && len(c.Permissions.Groups) > 0 && (c.Source != SourceHeader || c.GroupsHeader == ""):
+	case c.Permissions != nil && len(c.Permissions().Groups) > 0 && (c.Source != SourceHeader || c.GroupsHeader == ""):
 		return errors.New("the permissions name groups, which only identity header with a groups header knows")
 	}
 	return nil
@@ -103,7 +95,7 @@ func (c *Config) checkAnyone(enabled []Permission, action string, needs ...Permi
 		return nil
 	case c.Source == SourceNone:
 		return fmt.Errorf("%s needs to know who does it: choose an identity other than none", action)
-	case c.Permissions == nil || !slices.ContainsFunc(needs, c.Permissions.grantsAnyone):
+	case c.Permissions == nil || !slices.ContainsFunc(needs, c.Permissions().grantsAnyone):
 		return fmt.Errorf("%s is switched on, but no permission file gives anybody the permission %s", action, needs[0])
 	}
 	return nil

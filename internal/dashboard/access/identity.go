@@ -58,10 +58,12 @@ func (c *Config) Identify(r *http.Request) Caller {
 		caller.Name, groups, caller.Unnamed = c.headerName(r, peer)
 		caller.Groups = shownGroups(groups)
 	}
-	if permissions := c.permissions(); caller.Name != "" && permissions == nil {
+	switch {
+	case caller.Name == "":
+	case c.Permissions == nil:
 		caller.Rights = []Permission{View, Backtrace}
-	} else if caller.Name != "" {
-		caller.Rights = permissions.grants(caller.Name, groups)
+	default:
+		caller.Rights = c.Permissions().grants(caller.Name, groups)
 	}
 	return caller
 }
