@@ -150,7 +150,7 @@ var readerSuites = []suite{
 		{"exit-not-found", `start.Missing`, `false`, "TestScripts/run"},
 		{"check-critical", `case «exceeds(n, o.critAlerting)»:`, `false`, "TestScripts/check"},
 		{"check-no-unlocker", "case «len(all) == 0»:", `false`, "TestScripts/check"},
-		{"check-usage", `cmd.Name() != "check"`, `true`, "TestScripts/check"},
+		{"check-usage", `cmd.Name() != "check"`, `true`, "TestScripts/arguments"},
 		{"force-other", `o.uuid != doc.UUID`, `false`, "TestScripts/force-unlock"},
 		{"force-typed", `!slices.Contains(answers, typed.text)`, `false`, "TestScripts/terminal"},
 		{"force-yes", `case «o.yes && o.uuid == ""»:`, `false`, "TestScripts/force-unlock"},
