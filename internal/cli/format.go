@@ -105,7 +105,7 @@ func stateColour(s staleness.State) term.Colour {
 	switch s {
 	case staleness.Alerting, metadata.StateExpiring:
 		return term.Yellow
-	case staleness.Abandoned, staleness.Expired, staleness.Malformed:
+	case staleness.Abandoned, staleness.Expired, staleness.Malformed, metadata.State(locks.ClassDeadlock.String()):
 		return term.Red
 	}
 	return term.NoColour

@@ -117,7 +117,7 @@ func (o *listOptions) listLocks(ctx context.Context, all *snapshot, now time.Tim
 	if o.limit > 0 {
 		shown = shown[:min(o.limit, len(shown))]
 	}
-	if err := o.write(all, shown, now); err != nil {
+	if err := o.write(all, found, shown, now); err != nil {
 		return err
 	}
 	switch {
@@ -140,31 +140,32 @@ func (o *listOptions) leavesOut(r *locks.Row, by *diagnosis.CombinedPolicy, now 
 	return false
 }
 
-func (o *listOptions) write(all *snapshot, shown []*locks.Row, now time.Time) error {
+func (o *listOptions) write(all *snapshot, found *locks.Result, shown []*locks.Row, now time.Time) error {
 	switch o.format.String() {
 	case term.JSONFormat:
 		return writeLines(o.app.Stdout, shown, func(l *locks.Row) any { return lockjson.New(l, now) })
 	case term.NameFormat:
 		return writeNames(o.app.Stdout, shown, func(l *locks.Row) string { return l.Name })
 	}
-	return o.table(all, shown, now)
+	return o.table(all, found, shown, now)
 }
 
 const ackColumn = "ACKNOWLEDGED BY"
 
-func (o *listOptions) table(all *snapshot, shown []*locks.Row, now time.Time) error {
+func (o *listOptions) table(all *snapshot, found *locks.Result, shown []*locks.Row, now time.Time) error {
 	all.printHeadline(o.app, now)
 	t := term.Table{Coloured: term.TakesColours(o.app.Stdout)}
 	t.Row("STATE", "LOCK", "HELD AS", "ENDED", "CLOCK", ackColumn, "OWNER", "HOST:PID", "HELD", "ALERT", "AUTO-UNLOCK",
 		"WAITING", "PURPOSE")
 	for _, l := range shown {
 		r := l.Record
-		t.Row(string(l.Display), text.Visible(r.Name),
+		state := l.StateIn(found.Class(l))
+		t.Row(string(state), text.Visible(r.Name),
 			orNone(protocol.DescribeShare(l.Share())), orNone(endedText(r, now)), orNone(clockAhead(l.Judgement)),
 			orNone(acknowledgedText(r, now)), fullText(r.Owner), locks.HostPID(fullText(r.Hostname), r.PID),
 			age(r.LockedAt, now), alertText(r, l.Judgement, now), relative(l.DueUnlock(), now), strconv.Itoa(l.Waiters),
 			fullText(r.Purpose))
-		t.Paint(0, stateColour(l.Display))
+		t.Paint(0, stateColour(state))
 	}
 	t.DropEmpty("HELD AS", "ENDED", "CLOCK", ackColumn)
 	return o.app.writeTable(&t, t.Fit(o.app.width(o.format), "PURPOSE", "HELD AS", "CLOCK", ackColumn, "HELD", "ENDED",
