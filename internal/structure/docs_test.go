@@ -133,12 +133,16 @@ func TestPagesNameTheirReadersAndStayShort(t *testing.T) {
 	}
 }
 
-// The documentation uses the field's terms, not the ones that this project once invented.
+// The documentation uses the field's terms, not the ones that this project once invented, and no merge is left in it.
 func TestDocumentationUsesTheFieldsTerms(t *testing.T) {
 	dialect := regexp.MustCompile(`(?i)\b(can not|tells whether|on the ground of|deeds?|heed|gentle|bequeath|` +
 		`claimless|unsay|restless|furnish|twins?|mend|patience|watchman|historian|vouch(es)?|chores?|a doubt)\b`)
+	conflict := regexp.MustCompile(`^(<{7} |={7}$|>{7} )`)
 	for _, page := range glob(t, 30, "*.md", "docs/*.md", "docs/*/*.md", "clients/*/*.md", "spec/*.md") {
 		for i, line := range strings.Split(read(t, page), "\n") {
+			if conflict.MatchString(line) {
+				t.Errorf("%s:%d is of a merge: %s", page, i+1, line)
+			}
 			if word := dialect.FindString(line); word != "" {
 				t.Errorf("%s:%d says %q", page, i+1, word)
 			}
