@@ -11,6 +11,13 @@ import (
 	"github.com/clustermutex/unlocker/internal/daemon"
 )
 
+// below returns a handler that serves the routes below a prefix, and redirects from the prefix itself.
+func below(prefix string, routes http.Handler) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle(prefix+"/", http.StripPrefix(prefix, routes))
+	return mux
+}
+
 // landingPage returns the page at the address of the metrics: links to them, to the probes and to the dashboard, whose
 // URL may be empty.
 func landingPage(dashboard string, pprof bool) (http.Handler, error) {

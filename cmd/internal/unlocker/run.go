@@ -3,7 +3,6 @@ package unlocker
 
 import (
 	"context"
-	"net/http"
 	"os"
 	"strings"
 	"time"
@@ -77,7 +76,7 @@ func run(ctx context.Context, o options) error {
 			return err
 		}
 	}
-	if err := group.AddServer("http", o.web.NewServer(http.StripPrefix(o.web.Prefix(), routes))); err != nil {
+	if err := group.AddServer("http", o.web.NewServer(below(o.web.Prefix(), routes))); err != nil {
 		return err
 	}
 	// an unlocker that adds to the history also trims it

@@ -72,7 +72,7 @@ func TestLandingPageLinksToTheRest(t *testing.T) {
 	if strings.Contains(page, "debug/pprof") {
 		t.Error("it links to profiles, which are off")
 	}
-	resp, err := http.Head("http://" + address + "/unlocker/")
+	resp, err := http.Head("http://" + address + "/unlocker") // redirects to the page
 	proctest.Must(t, err)
 	resp.Body.Close()
 	if got := resp.Header.Get("Content-Security-Policy"); !strings.HasPrefix(got, "default-src 'none';") {

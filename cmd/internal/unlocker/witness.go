@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"runtime"
 	"slices"
@@ -111,7 +110,7 @@ func (o witnessOptions) run(ctx context.Context) error {
 		Str("boot_id", machine.BootID).Int64("pid_namespace", machine.Namespace).Bool("sees_all", machine.SeesAll()).
 		Int("earlier_boots", len(machine.Earlier)).Msg("witness starts")
 	group := daemon.Group{Log: log, Ready: ready, Delay: o.web.ShutdownDelay, Timeout: o.web.ShutdownTimeout}
-	if err := group.AddServer("http", o.web.NewServer(http.StripPrefix(o.web.Prefix(), ops.Handler()))); err != nil {
+	if err := group.AddServer("http", o.web.NewServer(below(o.web.Prefix(), ops.Handler()))); err != nil {
 		return err
 	}
 	group.Add("faults of etcd", faults.Run)
