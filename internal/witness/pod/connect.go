@@ -58,8 +58,11 @@ func Connect(kubeconfig string) (*API, error) {
 func loadConfig(kubeconfig string) (*rest.Config, error) {
 	settings, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
 		&clientcmd.ClientConfigLoadingRules{Precedence: filepath.SplitList(kubeconfig)}, nil).ClientConfig()
+	if clientcmd.IsEmptyConfig(err) { // the account of a pod cannot be used, either: say why
+		settings, err = rest.InClusterConfig()
+	}
 	switch {
-	case clientcmd.IsEmptyConfig(err):
+	case errors.Is(err, rest.ErrNotInCluster):
 		return nil, fmt.Errorf("there is no Kubernetes API server to connect to: this process does not run in a pod, "+
 			"and the kubeconfig %q does not exist, or is empty", kubeconfig)
 	case err != nil:

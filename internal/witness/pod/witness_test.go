@@ -453,12 +453,16 @@ func TestProblemIsReportedInASentence(t *testing.T) {
 }
 
 func TestMissingClusterIsReported(t *testing.T) {
-	t.Parallel()
 	for _, kubeconfig := range []string{"", "/not/there"} {
 		want := fmt.Sprintf("not run in a pod, and the kubeconfig %q does not exist, or is empty", kubeconfig)
 		if _, err := pod.Connect(kubeconfig); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
 		}
+	}
+	t.Setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+	t.Setenv("KUBERNETES_SERVICE_PORT", "443")
+	if _, err := pod.Connect(""); err == nil || !strings.Contains(err.Error(), "serviceaccount/token") {
+		t.Errorf("in a pod without a token: %v", err)
 	}
 }
 
