@@ -80,6 +80,20 @@ func TestRunWaitsForAnUnreachableEtcd(t *testing.T) {
 	}
 }
 
+// A failed command that may be run again is reported if its tick stays used up, because etcd does not answer.
+func TestRunReportsATickThatIsNotGivenBack(t *testing.T) {
+	t.Parallel()
+	server := etcdtest.Start(t)
+	run, dir := background(t, server.Endpoint(), "run", "l", "--once-per", "1h", "--retry-on-error",
+		"--etcd.request-timeout", "300ms", "--", "sh", "-c", "echo ready; until test -e end; do sleep 0.02; done; exit 7")
+	run.Prints(t, "ready")
+	server.Stop()
+	proctest.Must(t, os.WriteFile(filepath.Join(dir, "end"), nil, 0o600))
+	if code := run.Wait(t); code != 7 || !strings.Contains(run.Output(), "the tick was not given back") {
+		t.Errorf("run ended with status %d and said:\n%s", code, run.Output())
+	}
+}
+
 // check runs mutexctl check against an etcd.
 func check(t *testing.T, endpoint string, args ...string) (status int, said string) {
 	t.Helper()

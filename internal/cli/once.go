@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/cli/childproc"
@@ -35,10 +36,7 @@ func (j *job) runOnce() error {
 		held, isHeld := errors.AsType[*mutex.HeldError](err)
 		switch {
 		case ran:
-			if jobErr != nil && !errors.Is(err, mutex.ErrNotHeld) { // it is jobErr
-				err = nil
-			}
-			err = j.outcome(runErr, err)
+			err = j.outcome(runErr, releaseError(err, jobErr))
 			c.AfterRelease()
 			return err
 		case err == nil:
@@ -54,6 +52,19 @@ func (j *job) runOnce() error {
 		}
 		sleep(ctx, batchDelay) // or a client that keeps taking the lock would keep us and etcd busy
 	}
+}
+
+// releaseError returns what was joined to the error of a job: that the lock or the tick could not be given back.
+func releaseError(err, jobErr error) error {
+	joined, isJoined := err.(interface{ Unwrap() []error })
+	switch {
+	case err == jobErr:
+		return nil
+	case jobErr == nil || !isJoined:
+		return err
+	}
+	isJob := func(e error) bool { return e == jobErr }
+	return errors.Join(slices.DeleteFunc(slices.Clone(joined.Unwrap()), isJob)...)
 }
 
 func (j *job) once(run func(context.Context) error) (ran bool, err error) {
