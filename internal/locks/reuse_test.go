@@ -100,6 +100,22 @@ func TestOrderFollowsTheTimeLost(t *testing.T) {
 	}
 }
 
+// Foreign keys in the range of a record do not change its revision, but lists show them.
+func TestVersionFollowsProblems(t *testing.T) {
+	s := newSource(held("a", time.Hour))
+	known := map[uint64]string{s.at(0, 0).All.Version: "none"}
+	for i, problem := range []string{"1 foreign key", "2 foreign keys"} {
+		changed := held("a", time.Hour)
+		changed.Problems = []metadata.Problem{{Text: problem}}
+		s.held = []*metadata.Record{changed}
+		version := s.at(time.Duration(i+1)*time.Second, 0).All.Version
+		if same, ok := known[version]; ok {
+			t.Errorf("the version with %s is that with %s", problem, same)
+		}
+		known[version] = problem
+	}
+}
+
 // While etcd is silent, locks are judged at its last sign of life, which may be before they were judged last.
 func TestSilenceOfEtcdIsJudgedAtItsLastSignOfLife(t *testing.T) {
 	s := newSource(held("a", 10*time.Second))

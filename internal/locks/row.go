@@ -63,6 +63,9 @@ func NewRow(record *metadata.Record, f *diagnosis.CombinedPolicy, at staleness.M
 	r.Fingerprint = Hash(xxhash.Sum64String(r.Name), uint64(r.Revision), uint64(r.Token), uint64(r.Display.Urgency()),
 		uint64(r.Waiters), uint64(r.Longest.UnixNano()), uint64(r.Class), uint64(beside),
 		uint64(r.ClockOff/time.Minute))
+	for _, p := range r.Problems { // those of foreign keys are not part of the record, either
+		r.Fingerprint = Hash(r.Fingerprint, xxhash.Sum64String(p.String()))
+	}
 	return r
 }
 
