@@ -84,8 +84,9 @@ func TestRunWaitsForAnUnreachableEtcd(t *testing.T) {
 func TestRunReportsATickThatIsNotGivenBack(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t)
+	const fails = "echo ready; until test -e end; do sleep 0.02; done; exit 7"
 	run, dir := background(t, server.Endpoint(), "run", "l", "--once-per", "1h", "--retry-on-error",
-		"--etcd.request-timeout", "300ms", "--", "sh", "-c", "echo ready; until test -e end; do sleep 0.02; done; exit 7")
+		"--etcd.request-timeout", "300ms", "--", "sh", "-c", fails)
 	run.Prints(t, "ready")
 	server.Stop()
 	proctest.Must(t, os.WriteFile(filepath.Join(dir, "end"), nil, 0o600))
