@@ -145,6 +145,7 @@ func TestChangesAreSent(t *testing.T) {
 		},
 		"an unlocker holds back": func(s *scene) { s.unlockers[0].HeldBack = []string{"clock"} },
 		"the unlocker dies":      func(s *scene) { s.unlockers = nil },
+		"etcd raises an alarm":   func(s *scene) { s.alarm = "etcd is out of space" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := busy()
