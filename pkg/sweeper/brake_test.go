@@ -15,6 +15,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/sweeper"
 )
 
+const brakeMessage = "brake: while most locks are due within a minute, this unlocker removes them slowly"
+
 // takeMany writes locks that expire in two minutes, in their order, and some that do not.
 func (s *store) takeMany(expiring, others int) {
 	for i := range expiring {
@@ -31,7 +33,8 @@ func TestMassExpiryIsRemovedInBatchesOldestFirst(t *testing.T) {
 		s.wait(10 * time.Minute)
 		n := s.join(t)
 		s.wait(minWarning)
-		n.must(t, func(st sweeper.Status) bool { return len(s.removed) == 1000 && !st.Brake })
+		n.must(t, func(sweeper.Status) bool { return len(s.removed) == 1000 })
+		n.mustLog(t, 0, brakeMessage)
 		var last, beside string // the newest lock of the commit before, and of the one before that
 		for _, commit := range s.commits {
 			if len(commit) > 32 {
@@ -56,7 +59,7 @@ func TestBrakeSlowsButNeverStops(t *testing.T) {
 		if got := len(s.removed); got < 9 || got > 12 {
 			t.Errorf("%d removed in the first ten seconds, want one each second", got)
 		}
-		n.must(t, func(s sweeper.Status) bool { return s.Brake && s.HeldBack[staleness.RuleBrake] >= 80 })
+		n.must(t, func(s sweeper.Status) bool { return s.HeldBack[staleness.RuleBrake] >= 80 })
 		if got := s.presence[n.id].HeldBack; !slices.Equal(got, []string{"brake"}) {
 			t.Errorf("announced %v", got)
 		}
@@ -66,8 +69,8 @@ func TestBrakeSlowsButNeverStops(t *testing.T) {
 			}
 		}
 		s.wait(2 * time.Minute)
-		n.must(t, func(st sweeper.Status) bool { return len(s.removed) == 100 && !st.Brake })
-		n.mustLog(t, 2, "brake: while most locks are due within a minute, this unlocker removes them slowly")
+		n.must(t, func(sweeper.Status) bool { return len(s.removed) == 100 })
+		n.mustLog(t, 2, brakeMessage, "on", false)
 	})
 }
 
@@ -114,9 +117,9 @@ func TestBrakeCountsLocksAboutToBeDue(t *testing.T) {
 		n := s.join(t)
 		s.takeMany(100, 0)
 		s.wait(2*time.Minute + skew - time.Minute - 10*time.Second)
-		n.must(t, func(s sweeper.Status) bool { return !s.Brake })
+		n.mustLog(t, 0, brakeMessage)
 		s.wait(20 * time.Second) // half a minute ahead
-		n.must(t, func(s sweeper.Status) bool { return s.Brake })
+		n.mustLog(t, 1, brakeMessage, "on", true)
 	})
 }
 
@@ -156,7 +159,7 @@ func TestExcludedLocksDoNotEngageTheBrake(t *testing.T) {
 		s.take("a", time.Second, 2*time.Minute, func(*metadata.Record) {})
 		s.wait(2*time.Minute + skew)
 		s.mustGoOnce(t, "a")
-		n.must(t, func(s sweeper.Status) bool { return !s.Brake })
+		n.mustLog(t, 0, brakeMessage)
 	})
 }
 
@@ -173,7 +176,7 @@ func TestBrakeAppliesToDeadHolders(t *testing.T) {
 		if got := len(s.removed); got < 5 || got > 15 {
 			t.Errorf("%d locks were removed within ten seconds", got)
 		}
-		n.must(t, func(s sweeper.Status) bool { return s.Brake })
+		n.must(t, func(s sweeper.Status) bool { return s.HeldBack[staleness.RuleBrake] > 0 })
 	})
 }
 

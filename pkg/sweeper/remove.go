@@ -264,14 +264,14 @@ type brake struct {
 }
 
 // engageBrake switches the brake on or off, as a scan has found.
-func (s *Sweeper) engageBrake(f *findings, locks int) {
-	f.brake = f.dueSoon > brakeAbove && 2*f.dueSoon > locks
-	if f.brake {
-		f.heldBack[staleness.RuleBrake] = f.heldBack[""]
+func (s *Sweeper) engageBrake(heldBack map[staleness.Rule]int, dueSoon, locks int) {
+	on := dueSoon > brakeAbove && 2*dueSoon > locks
+	if on {
+		heldBack[staleness.RuleBrake] = heldBack[""]
 	}
-	if f.brake != s.brake.on {
-		s.cfg.Log.Error().Bool("on", f.brake).Int("due", f.dueSoon).Int("locks", locks).
+	if on != s.brake.on {
+		s.cfg.Log.Error().Bool("on", on).Int("due", dueSoon).Int("locks", locks).
 			Msg("brake: while most locks are due within a minute, this unlocker removes them slowly")
 	}
-	s.brake.on = f.brake
+	s.brake.on = on
 }

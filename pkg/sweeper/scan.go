@@ -16,22 +16,16 @@ import (
 // maxAlertLines bounds the log lines of one scan about locks that started to alert.
 const maxAlertLines = 100
 
-// findings is what a scan counted.
-type findings struct {
-	heldBack map[staleness.Rule]int
-	dueSoon  int // locks that are due within a minute and may be removed
-	brake    bool
-}
-
 // scan judges every lock: it counts what is held back, logs locks that started to alert, and queues locks that may
 // become removable soon.
 func (s *Sweeper) scan(c staleness.Conditions, now staleness.Moment) {
-	f := findings{heldBack: map[staleness.Rule]int{}}
+	heldBack := map[staleness.Rule]int{}
 	alerting := make(map[string]int64, len(s.alerting))
 	horizon := now.Mono + 2*s.scanInterval()
 	soon := make([]candidate, 0, len(s.soon))
 	started := 0
 	locks := 0
+	dueSoon := 0 // and may be removed
 	for r := range s.cfg.Locks() {
 		locks++
 		v := staleness.Judge(r, s.cfg.Policy, now)
@@ -48,9 +42,9 @@ func (s *Sweeper) scan(c staleness.Conditions, now staleness.Moment) {
 		}
 		d := staleness.Decide(r, s.cfg.Policy, c, now)
 		if due := dueAt.Sub(now.Wall) <= brakeWithin; due && s.cfg.Mode == AutoUnlock && !s.excluded(r.Name) {
-			f.dueSoon++
+			dueSoon++
 		}
-		f.heldBack[d.HeldBack]++
+		heldBack[d.HeldBack]++
 		at := max(d.At, s.lastAttempt(r).next)
 		if at <= horizon && !c.AlertOnly && c.NeverWentBack {
 			soon = append(soon, candidate{at: at, deadline: dueAt, lock: r.Name})
@@ -61,8 +55,8 @@ func (s *Sweeper) scan(c staleness.Conditions, now staleness.Moment) {
 	s.due = nil
 	s.alerting = alerting
 	s.forgetAttempts()
-	s.engageBrake(&f, locks)
-	s.publish(f)
+	s.engageBrake(heldBack, dueSoon, locks)
+	s.publish(heldBack)
 }
 
 // dueAt returns the wall time from which the lock's deadline or the proof that its holder has ended allows its removal;
@@ -75,18 +69,18 @@ func (s *Sweeper) dueAt(v staleness.Judgement) time.Time {
 	return protocol.Earlier(due, v.RemoveAt)
 }
 
-// publish makes the findings available to the metrics, the page and the presence record.
-func (s *Sweeper) publish(f findings) {
-	var heldBack []string
+// publish makes available what is held back, by rule, to the metrics and the presence record.
+func (s *Sweeper) publish(heldBack map[staleness.Rule]int) {
+	var rules []string
 	for _, rule := range staleness.HeldBackRules() {
-		if f.heldBack[rule] > 0 {
-			heldBack = append(heldBack, string(rule))
+		if heldBack[rule] > 0 {
+			rules = append(rules, string(rule))
 		}
 	}
-	s.observer.setHeldBack(heldBack)
+	s.observer.setHeldBack(rules)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.found = f
+	s.heldBack = heldBack
 }
 
 // logAlert logs and counts that a lock started to alert.

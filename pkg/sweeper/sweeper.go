@@ -51,8 +51,8 @@ type Sweeper struct {
 
 	died chan struct{} // receives a value when a holder was proven dead
 
-	mu    sync.Mutex
-	found findings // of the last scan
+	mu       sync.Mutex
+	heldBack map[staleness.Rule]int // locks that are due, of the last scan
 }
 
 // New returns a sweeper. If the configuration is invalid, the error says so in a sentence for the operator.
@@ -147,7 +147,6 @@ func (s *Sweeper) untilNext() time.Duration {
 // Status is the state of a sweeper.
 type Status struct {
 	HeldBack   map[staleness.Rule]int // locks that are due, by the rule that holds them back
-	Brake      bool                   // this unlocker removes locks slowly, one by one
 	WallClock  staleness.ClockStatus
 	Offset     time.Duration // our wall clock minus the median of the others
 	ClockJumps int64
@@ -157,17 +156,17 @@ type Status struct {
 func (s *Sweeper) Status() Status {
 	c, _ := s.conditions()
 	s.mu.Lock()
-	found := s.found
+	heldBack := s.heldBack
 	s.mu.Unlock()
 	o := s.observer
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	status := Status{
-		HeldBack: map[staleness.Rule]int{}, Brake: found.brake, WallClock: c.WallClock, Offset: o.offset,
+		HeldBack: map[staleness.Rule]int{}, WallClock: c.WallClock, Offset: o.offset,
 		ClockJumps: o.jumps,
 	}
 	for _, rule := range staleness.HeldBackRules() {
-		status.HeldBack[rule] = found.heldBack[rule]
+		status.HeldBack[rule] = heldBack[rule]
 	}
 	return status
 }
