@@ -23,8 +23,7 @@ func take[T any](ctx context.Context, s *session, name string, t *takeFlags,
 	}
 	ctx, giveUp := context.WithCancelCause(ctx)
 	defer giveUp(nil)
-	taken, err = acquire(ctx, mutex.OnWait(func(w mutex.Waiting) {
-		held := t.heldError(w)
+	taken, err = acquire(ctx, mutex.OnWait(func(held *mutex.HeldError) {
 		if err := t.checkWaiting(held); err != nil {
 			giveUp(err)
 			return
@@ -61,27 +60,6 @@ func (s *session) takeError(ctx context.Context, name string, err error) error {
 		return heldErrorf("gave up waiting for %s", text.Visible(name))
 	}
 	return s.explain(ctx, "take "+text.Visible(name), err)
-}
-
-// heldError returns the state of a wait as the error that the library returns when it does not wait.
-func (t *takeFlags) heldError(w mutex.Waiting) *mutex.HeldError {
-	held := &mutex.HeldError{Name: w.Name, Holder: w.Holder, Holders: w.Holders, At: w.At, Position: w.Position,
-		Kind: t.kind(), Delay: w.Delay, NoUnlocker: w.NoUnlocker}
-	if held.Kind == "" && len(held.Holders) > 0 { // it waits for shares like a writer
-		held.Kind = metadata.KindExclusive
-	}
-	if held.Kind == metadata.KindSemaphore {
-		held.Limit = t.semaphore
-		held.Weight = t.weight
-		records := make([]*metadata.Record, len(w.Holders))
-		for i := range w.Holders {
-			records[i] = &w.Holders[i].Record
-		}
-		if u := protocol.OccupancyOf(records); len(records) == 0 || records[0].Name != w.Name {
-			held.Free = max(t.semaphore-u.Permits, 0)
-		}
-	}
-	return held
 }
 
 // waitsForItself reports whether this command waits for a lock that is held on its own behalf, by one of the holds

@@ -39,8 +39,8 @@ type acquisition struct {
 	indeterminate bool
 
 	queue    queueEntry
-	reported Waiting  // to OnWait
-	asked    []string // to finish: uuids of present holders that are not asked again
+	reported HeldError // to OnWait
+	asked    []string  // to finish: uuids of present holders that are not asked again
 }
 
 // queueEntry is what an acquisition has in the queue of its lock. The zero queueEntry means nothing.
@@ -313,21 +313,26 @@ func (a *acquisition) abandonIndeterminate() {
 func (a *acquisition) leaveLater() { a.nextAttempt(a.indeterminate) }
 
 func (a *acquisition) heldError(ctx context.Context) *HeldError {
-	held := &HeldError{Name: a.lock, Holder: a.holder, At: a.c.wall(),
-		NoUnlocker: a.overdue.nothingRemoves(ctx, a.c, firstUnlock(a.holders.all()))}
-	if own, ok := a.c.holds.Load(a.holder.UUID); ok {
+	held := a.c.heldError(a.lock, a.set.kind, a.holder, &a.holders)
+	held.NoUnlocker = a.overdue.nothingRemoves(ctx, a.c, firstUnlock(a.holders.all()))
+	return held
+}
+
+// heldError describes the holders of a lock, and the oldest of them, to a caller that wants it as kind k.
+func (c *Client) heldError(lock string, k kind, oldest metadata.FullRecord, h *holders) *HeldError {
+	held := &HeldError{Name: lock, Holder: oldest, At: c.wall()}
+	if own, ok := c.holds.Load(oldest.UUID); ok {
 		held.CallSite = own.(*Lock).callSite
 	}
-	k := a.set.kind
-	if !a.holders.hasRoom(k) {
-		held.Delay = a.holders.lastDelay()
+	if !h.hasRoom(k) {
+		held.Delay = h.lastDelay()
 	}
-	if k.shared() || len(a.holders.shares) > 0 {
+	if k.shared() || len(h.shares) > 0 {
 		held.Kind = cmp.Or(k.name, metadata.KindExclusive)
-		held.Holders = a.holders.all()
+		held.Holders = h.all()
 		held.Limit = k.limit
 		held.Weight = k.weight
-		held.Free = a.holders.free(k.limit)
+		held.Free = h.free(k.limit)
 	}
 	return held
 }

@@ -52,7 +52,7 @@ type settings struct {
 	reentrant        bool
 	detached         bool // the hold outlives the process
 	onBehalfOfHolder bool // an adoption that leaves the hold to its holder
-	onWait           func(Waiting)
+	onWait           func(*HeldError)
 	onFinishRequest  func(metadata.FinishRequest)
 	askToFinish      string // why the holder is asked to finish; empty if it is not
 	kind             kind
@@ -140,10 +140,10 @@ func Detached() Option { return func(s *settings) { s.detached = true } }
 // an operator's.
 func WithoutQueue() Option { return func(s *settings) { s.withoutQueue = true } }
 
-// OnWait calls f while [Client.Lock] waits: when the wait begins, and when the holder or the position has changed,
-// which is checked about once a second. The calls are sequential, in a separate goroutine, and Lock does not return
-// before the last of them has.
-func OnWait(f func(Waiting)) Option { return func(s *settings) { s.onWait = f } }
+// OnWait calls f while [Client.Lock] waits, with what it would return if it gave up: when the wait begins, and when the
+// holder or the position has changed, which is checked about once a second. The calls are sequential, in a separate
+// goroutine, and Lock does not return before the last of them has.
+func OnWait(f func(*HeldError)) Option { return func(s *settings) { s.onWait = f } }
 
 // AskToFinish makes [Client.Lock] ask each holder that it waits for, once, to finish early, as an operator may. Holders
 // learn of it through [Lock.FinishRequested] and may ignore it. Of a lock that several can hold, it asks those that
@@ -163,22 +163,6 @@ func AskToFinish(reason string) Option {
 // whatever its writer wrote: escape them.
 func OnFinishRequest(f func(metadata.FinishRequest)) Option {
 	return func(s *settings) { s.onFinishRequest = f }
-}
-
-// Waiting describes the wait for a lock.
-type Waiting struct {
-	Name     string // of the lock
-	Position int    // in the queue: 1 is next; 0 outside the queue
-
-	// Holder and Holders are as in a [HeldError].
-	Holder  metadata.FullRecord
-	Holders []metadata.FullRecord
-
-	Delay      *metadata.LockDelay // that keeps others from taking the lock; nil if there is none
-	NoUnlocker bool                // the auto-unlock of a holder was due, but no unlocker is running
-
-	Since time.Time // when the wait began, wall clock
-	At    time.Time // of this state, wall clock
 }
 
 // Reentrant lets [Client.Lock], [Client.TryLock] and [Client.Do] enter a hold of the lock again if ctx was made under

@@ -97,8 +97,8 @@ func TestOnWaitListsPermitHolders(t *testing.T) {
 		c := q.locks()
 		one := take(t, c, "a", mutex.Semaphore(2))
 		two := take(t, c, "a", mutex.Semaphore(2))
-		told := make(chan mutex.Waiting, 100)
-		w := q.wait(c, mutex.Semaphore(2), mutex.Weight(2), mutex.OnWait(func(w mutex.Waiting) { told <- w }))
+		told := make(chan *mutex.HeldError, 100)
+		w := q.wait(c, mutex.Semaphore(2), mutex.Weight(2), mutex.OnWait(func(w *mutex.HeldError) { told <- w }))
 		if w := <-told; w.Name != "a" || w.Position != 1 || len(w.Holders) != 2 || w.Holder.UUID != one.UUID() {
 			t.Errorf("first told %+v", w)
 		}
@@ -124,9 +124,9 @@ func TestWaitersOfEveryKindRespectTheDelay(t *testing.T) {
 	}, func(t *testing.T, q *fake, o mutex.Option) {
 		take(t, q.locks(), "a", mutex.LockDelay(time.Hour), mutex.Exclusive())
 		endHold(t, q.etcd, "a", metadata.EndingForced, "unlocker-1", "a test")
-		told := make(chan mutex.Waiting, 100)
-		got := waits(t, q.locks(), o, mutex.OnWait(func(w mutex.Waiting) { told <- w }))
-		if w := <-told; w.Since.IsZero() || w.Delay == nil || w.Delay.Cause != metadata.EndingForced ||
+		told := make(chan *mutex.HeldError, 100)
+		got := waits(t, q.locks(), o, mutex.OnWait(func(w *mutex.HeldError) { told <- w }))
+		if w := <-told; w.Delay == nil || w.Delay.Cause != metadata.EndingForced ||
 			w.Holder.Token != 0 {
 			t.Errorf("it waits for %+v", w)
 		}

@@ -38,7 +38,6 @@ func (a *acquisition) reportWait(ctx context.Context) (stop func()) {
 	kind := a.set.kind
 	v := &waitStatus{c: a.c, position: a.queue.position, kind: kind, known: kind.knownHolders(a.lock, holders{})}
 	v.position.Lock = a.lock
-	v.status.Name = a.lock
 	var done sync.WaitGroup
 	done.Go(func() {
 		for again := true; again; again = etcdretry.Sleep(ctx, reportEvery+rand.N(reportEvery/2)) {
@@ -46,14 +45,11 @@ func (a *acquisition) reportWait(ctx context.Context) (stop func()) {
 			if err == nil && a.set.askToFinish != "" {
 				a.askHolders(ctx, w)
 			}
-			if err != nil || !w.differs(&a.reported) || ctx.Err() != nil || a.set.onWait == nil {
+			if err != nil || !differs(&w, &a.reported) || ctx.Err() != nil || a.set.onWait == nil {
 				continue
 			}
-			if w.Since = a.reported.Since; w.Since.IsZero() {
-				w.Since = w.At
-			}
 			a.reported = w
-			a.set.onWait(w)
+			a.set.onWait(&w)
 		}
 	})
 	return func() { cancel(); done.Wait() }
@@ -72,7 +68,7 @@ type waitStatus struct {
 	known  locktxn.KnownHolders // of the holders: none before the first refresh
 	keys   int                  // of shares, at that revision
 	delays int                  // of delays, at that revision
-	status Waiting
+	status HeldError
 
 	overdue overdueCheck
 	ahead   []string // tickets before it that may still exist, the oldest first
@@ -80,16 +76,16 @@ type waitStatus struct {
 }
 
 // refresh reads who holds the lock and who is ahead.
-func (v *waitStatus) refresh(ctx context.Context) (Waiting, error) {
+func (v *waitStatus) refresh(ctx context.Context) (HeldError, error) {
 	if !v.listed && v.position.Revision != 0 {
 		if err := v.list(ctx); err != nil {
-			return Waiting{}, err
+			return HeldError{}, err
 		}
 	}
 	probes := v.probes()
 	r, err := v.c.retry.Send(ctx, locktxn.ReadChanges(v.c.layout, v.known, probes))
 	if err != nil {
-		return Waiting{}, err
+		return HeldError{}, err
 	}
 	tickets := len(r.Responses) - len(probes)
 	switch {
@@ -157,12 +153,11 @@ func (v *waitStatus) probes() []string {
 func (v *waitStatus) read(r etcdretry.Response) {
 	h := readHolders(v.c.layout, v.position.Lock, v.kind, r, 0, locktxn.HolderReads)
 	v.known = v.kind.knownHolders(v.position.Lock, h)
-	v.status = Waiting{Name: v.position.Lock, Position: v.status.Position, Holder: h.oldest(), Delay: h.lastDelay()}
+	position := v.status.Position
+	v.status = *v.c.heldError(v.position.Lock, v.kind, h.oldest(), &h)
+	v.status.Position = position
 	v.keys = len(r.Keys(1).Kvs)
 	v.delays = len(r.Keys(2).Kvs)
-	if v.kind.shared() || len(h.shares) > 0 {
-		v.status.Holders = h.all()
-	}
 	for _, holder := range append(v.status.Holders, v.status.Holder) {
 		if i := slices.Index(v.ahead, holder.UUID); i >= 0 {
 			v.ahead = v.ahead[i+1:]
@@ -171,7 +166,7 @@ func (v *waitStatus) read(r etcdretry.Response) {
 }
 
 // differs reports whether there is more to report than in an earlier state.
-func (w *Waiting) differs(reported *Waiting) bool {
+func differs(w, reported *HeldError) bool {
 	return w.Position != reported.Position || w.Holder.Token != reported.Holder.Token ||
 		delayRevision(w.Delay) != delayRevision(reported.Delay) || !sameHolds(w.Holders, reported.Holders) ||
 		w.NoUnlocker != reported.NoUnlocker || reported.At.IsZero()
@@ -189,7 +184,7 @@ func sameHolds(a, b []metadata.FullRecord) bool {
 }
 
 // askHolders asks each present holder that is in the way to finish, once.
-func (a *acquisition) askHolders(ctx context.Context, w Waiting) {
+func (a *acquisition) askHolders(ctx context.Context, w HeldError) {
 	present := w.Holders
 	if len(present) == 0 && w.Holder.Token != 0 {
 		present = []metadata.FullRecord{w.Holder}

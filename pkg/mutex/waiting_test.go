@@ -45,9 +45,9 @@ func TestIdleWaitsAskLittle(t *testing.T) {
 				}
 				return r, err
 			}
-			told := make(chan mutex.Waiting, 10)
+			told := make(chan *mutex.HeldError, 10)
 			giveUp, _ := queueUp(newClient(t, onTxn(q.client(), measured)), 1,
-				append(kind[0], mutex.OnWait(func(w mutex.Waiting) { told <- w }))...)
+				append(kind[0], mutex.OnWait(func(w *mutex.HeldError) { told <- w }))...)
 			if w := <-told; w.Position != n+1 || w.Holder.UUID != first.UUID() {
 				t.Errorf("told %d of %d, holder %s", w.Position, n+1, w.Holder.UUID)
 			}
@@ -94,7 +94,7 @@ func TestNoUnlockerRemovesAnOverdueLock(t *testing.T) {
 		}
 		is("before the deadline", false)
 		var told atomic.Bool
-		giveUp, ended := queueUp(c, 1, mutex.OnWait(func(w mutex.Waiting) { told.Store(w.NoUnlocker) }))
+		giveUp, ended := queueUp(c, 1, mutex.OnWait(func(w *mutex.HeldError) { told.Store(w.NoUnlocker) }))
 		time.Sleep(90 * time.Second)
 		n := reads.Load()
 		giveUp()
@@ -138,7 +138,7 @@ func TestPositionIsRightAfterOthersGiveUp(t *testing.T) {
 			f.put(layout(t).Tail("a"), ahead(i))
 		}
 		var place atomic.Int64
-		giveUp, _ := queueUp(locks, 1, mutex.OnWait(func(w mutex.Waiting) { place.Store(int64(w.Position)) }))
+		giveUp, _ := queueUp(locks, 1, mutex.OnWait(func(w *mutex.HeldError) { place.Store(int64(w.Position)) }))
 		gone := func(i int) { f.delete(layout(t).Ticket("a", ahead(i))) }
 		is := func(want int64, within time.Duration) {
 			t.Helper()
