@@ -27,7 +27,7 @@ func relative(t, now time.Time) string { return orNone(text.Relative(t, now)) }
 // alertText returns when the lock alerts. An alert that comes only with the auto-unlock has no time of its own.
 func alertText(r *metadata.Record, v staleness.Judgement, now time.Time) string {
 	switch {
-	case v.State != staleness.Held || !v.AlertsAtUnlock():
+	case v.State != metadata.StateHeld || !v.AlertsAtUnlock():
 		return relative(v.DueAlert, now)
 	case staleness.KeptAlive(r):
 		return "if silent"
@@ -101,11 +101,12 @@ func (s *session) describeHolder(r *metadata.Record) string {
 	return line + ", uuid " + shortText(r.UUID)
 }
 
-func stateColour(s staleness.State) term.Colour {
+func stateColour(s metadata.State) term.Colour {
 	switch s {
-	case staleness.Alerting, metadata.StateExpiring:
+	case metadata.StateAlerting, metadata.StateExpiring:
 		return term.Yellow
-	case staleness.Abandoned, staleness.Expired, staleness.Malformed, metadata.State(locks.ClassDeadlock.String()):
+	case metadata.StateAbandoned, metadata.StateExpired, metadata.StateMalformed,
+		metadata.State(locks.ClassDeadlock.String()):
 		return term.Red
 	}
 	return term.NoColour

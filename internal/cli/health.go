@@ -105,16 +105,16 @@ func (o *checkOptions) judgeLocks(h *health, some *locks.Snapshot) {
 				text.Visible(r.Name), clock)
 		}
 		switch r.State {
-		case staleness.Expired:
+		case metadata.StateExpired:
 			h.raise(pluginWarning)
 			if now.Sub(r.DueUnlock()) > o.expiredAfter && !some.Combined.Excludes(r.Name) {
 				h.raise(pluginCritical)
 			}
-		case staleness.Abandoned:
+		case metadata.StateAbandoned:
 			h.raise(pluginWarning)
 		}
 	}
-	switch n := some.All.Total - some.All.In(staleness.Held); {
+	switch n := some.All.Total - some.All.In(metadata.StateHeld); {
 	case exceeds(n, o.critAlerting):
 		h.raise(pluginCritical)
 	case exceeds(n, o.warnAlerting):
@@ -129,7 +129,7 @@ func (h *health) sentence() string {
 	others := h.findings
 	if h.nothingWrong && len(h.alarms)+len(others) > 0 {
 		first = nil
-		others = append(others, text.Count(h.counts.In(staleness.Held), "lock")+" on time.")
+		others = append(others, text.Count(h.counts.In(metadata.StateHeld), "lock")+" on time.")
 	}
 	all := slices.Concat(h.alarms, first, others)
 	return replaceBars([]string{"OK", "WARNING", "CRITICAL"}[h.status] + ": " + strings.Join(all, " "))
@@ -144,7 +144,7 @@ func (h *health) performance(o *checkOptions) string {
 	for _, state := range staleness.States() {
 		warn := noThreshold
 		crit := noThreshold
-		if state == staleness.Alerting {
+		if state == metadata.StateAlerting {
 			warn = o.warnAlerting
 			crit = o.critAlerting
 		}

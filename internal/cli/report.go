@@ -18,7 +18,6 @@ import (
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
-	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
 // lockReport describes one lock for people: rows of label and value, then blocks of text.
@@ -71,7 +70,7 @@ func (p *lockReport) row(label, value string) {
 	p.rows.Row(label, orNone(value))
 }
 
-func (p *lockReport) state(state staleness.State) {
+func (p *lockReport) state(state metadata.State) {
 	p.row("state", string(state))
 	p.rows.Paint(1, stateColour(state))
 }

@@ -217,7 +217,7 @@ func (f *Facts) heard() bool {
 }
 
 func (f *Facts) late() bool {
-	return f.Judged.State == staleness.Alerting || f.Judged.State == staleness.Expired
+	return f.Judged.State == metadata.StateAlerting || f.Judged.State == metadata.StateExpired
 }
 
 // silence is how long ago the holder last reported; 0 for one that never did.

@@ -20,7 +20,7 @@ func ago(d time.Duration) time.Time { return now().Add(-d) }
 // held is a hold of 50 minutes that nothing else is known of.
 func held() diagnosis.Facts {
 	return diagnosis.Facts{Now: now(),
-		Judged: staleness.Judgement{State: staleness.Held, DueAlert: now().Add(time.Hour)},
+		Judged: staleness.Judgement{State: metadata.StateHeld, DueAlert: now().Add(time.Hour)},
 		Record: &metadata.Record{Name: "a", UUID: "u", Token: 7,
 			Identity: metadata.Identity{Owner: "o", Hostname: "h", PID: 17}, LockedAt: ago(50 * time.Minute)}}
 }
@@ -38,7 +38,7 @@ func facts(changes ...change) diagnosis.Facts {
 func alerting(since time.Duration) change {
 	return func(f *diagnosis.Facts) {
 		f.Record.AlertAt = ago(since)
-		f.Judged = staleness.Judgement{State: staleness.Alerting, DueAlert: f.Record.AlertAt}
+		f.Judged = staleness.Judgement{State: metadata.StateAlerting, DueAlert: f.Record.AlertAt}
 	}
 }
 

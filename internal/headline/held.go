@@ -73,13 +73,13 @@ func (c *Input) ofLock(l *locks.HeldLock) (s sentence) {
 }
 
 func (c *Input) overdue(l *locks.HeldLock) (s sentence) {
-	s = c.subject(l, l.State == staleness.Abandoned)
+	s = c.subject(l, l.State == metadata.StateAbandoned)
 	stays := c.WhyNeverRemoved(l)
 	switch {
 	case stays != "":
 		return s.Say(" expired ").Since(l.ExpiresAt).
 			Say(" ago and will not be removed: " + stays + ".")
-	case l.State == staleness.Abandoned:
+	case l.State == metadata.StateAbandoned:
 		s = s.Say(" is dead, and the lock should have been removed ")
 	default:
 		s = s.Say(" should have been removed ")
@@ -147,7 +147,7 @@ const maxProgress = 80
 func (c *Input) malformed(l *locks.HeldLock) sentence {
 	r := l.Record
 	switch {
-	case l.State != staleness.Malformed:
+	case l.State != metadata.StateMalformed:
 		return c.name(l.Lock).Say(" " + l.Inconsistent + ".")
 	case r.Misplaced:
 		return c.subject(l, false).Say(" is at keys that belong to no lock.")
@@ -185,7 +185,7 @@ func problem(r *metadata.Record, field string) metadata.Problem {
 }
 
 func (c *Input) leaving(l *locks.HeldLock) sentence {
-	abandoned := l.State == staleness.Abandoned
+	abandoned := l.State == metadata.StateAbandoned
 	is := pick(abandoned, " is dead", " has expired")
 	if l.Display == metadata.StateExpiring {
 		is = " is about to expire"

@@ -14,7 +14,7 @@ import (
 // paused returns the rules that keep unlockers from removing a lock that is due, except those in but. A proof of death
 // overrides a gap and the clock.
 func (c *Input) paused(l *locks.HeldLock, but ...staleness.Rule) []string {
-	if l.State == staleness.Abandoned {
+	if l.State == metadata.StateAbandoned {
 		but = append(but, staleness.RuleGap, staleness.RuleClock, staleness.RuleUnverified)
 	}
 	return diagnosis.HeldBackBy(c.Running, but...)
@@ -131,7 +131,7 @@ func HeartbeatsExtend(r *locks.Row, now time.Time) string {
 
 // isReporting reports whether the holder is alive and reports in time, as far as is known.
 func isReporting(r *locks.Row, now time.Time) bool {
-	return r.State != staleness.Expired && !r.ProvenDead() && !r.IsSilent(now)
+	return r.State != metadata.StateExpired && !r.ProvenDead() && !r.IsSilent(now)
 }
 
 // acknowledgedText says who looks at a lock, and until when; nil where nobody does.

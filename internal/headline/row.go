@@ -34,7 +34,7 @@ func Matter(r *locks.Row, class locks.Class) (s sentence) {
 		return s.Say("leased ").Since(r.LockedAt)
 	case r.ProvenDead():
 		return ended(r.Death)
-	case r.State == staleness.Expired:
+	case r.State == metadata.StateExpired:
 		return s.Say("expired ").Since(r.ExpiresAt).Say(" ago")
 	case r.LockedAt.IsZero():
 		return s.Say("held")
@@ -97,7 +97,7 @@ func (c *Input) Outcome(r *locks.Row) (s sentence) {
 		return s.Say("unlock overdue")
 	}
 	s = s.Say("unlock ").Until(r.DueUnlock())
-	if r.Class == locks.ClassLate || r.State == staleness.Held && staleness.KeptAlive(r.Record) {
+	if r.Class == locks.ClassLate || r.State == metadata.StateHeld && staleness.KeptAlive(r.Record) {
 		s = s.Say(" if silent")
 	}
 	return s
@@ -113,7 +113,7 @@ func leaseEnd(l *locks.Leased) (s sentence) {
 
 // alertsFirst reports whether the next that happens to a hold by itself is its alert.
 func alertsFirst(r *locks.Row, neverRemoved bool) bool {
-	return r.State == staleness.Held && r.Display != metadata.StateExpiring && !r.DueAlert.IsZero() &&
+	return r.State == metadata.StateHeld && r.Display != metadata.StateExpiring && !r.DueAlert.IsZero() &&
 		(neverRemoved || !r.AlertsAtUnlock())
 }
 

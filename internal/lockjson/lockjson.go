@@ -15,19 +15,18 @@ import (
 	"github.com/clustermutex/unlocker/internal/headline"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/pkg/metadata"
-	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
 // Lock is a lock, or one of the holds of a lock that several can hold. Its shape and the order of its members are
 // stable.
 type Lock struct {
-	Name       string           `json:"name"`
-	NameBase64 string           `json:"name_base64,omitempty"`
-	State      *staleness.State `json:"state"`
-	Expiring   bool             `json:"expiring"`
-	UUID       *string          `json:"uuid"`
-	Token      *string          `json:"token"`
-	Revision   *string          `json:"revision"`
+	Name       string          `json:"name"`
+	NameBase64 string          `json:"name_base64,omitempty"`
+	State      *metadata.State `json:"state"`
+	Expiring   bool            `json:"expiring"`
+	UUID       *string         `json:"uuid"`
+	Token      *string         `json:"token"`
+	Revision   *string         `json:"revision"`
 	Holder
 	Problems            []Problem     `json:"problems"`
 	Waiters             *int          `json:"waiters"`

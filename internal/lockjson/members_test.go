@@ -90,17 +90,17 @@ func TestTheStateOfAWholeLockIsTheMostUrgent(t *testing.T) {
 }
 
 // row returns a hold in the state.
-func row(t *testing.T, state staleness.State) *locks.Row {
+func row(t *testing.T, state metadata.State) *locks.Row {
 	now := time.Now()
 	r := &metadata.Record{UUID: "u", Token: 1, AlertAt: now.Add(time.Hour), AutoUnlockAt: now.Add(time.Hour)}
 	switch state {
-	case staleness.Alerting:
+	case metadata.StateAlerting:
 		r.AlertAt = now
-	case staleness.Abandoned:
+	case metadata.StateAbandoned:
 		r.Death = &metadata.Statement{}
-	case staleness.Expired:
+	case metadata.StateExpired:
 		r.AutoUnlockAt = now
-	case staleness.Malformed:
+	case metadata.StateMalformed:
 		r.AutoUnlockAt = time.Time{}
 	}
 	row := locks.NewRow(r, &diagnosis.CombinedPolicy{}, staleness.Moment{Wall: now}, &locks.Queue{}, "")

@@ -5,7 +5,6 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/pkg/metadata"
-	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
 // Class ranks what can be wrong, most urgent first. The headline is about the first class that is not empty.
@@ -90,23 +89,23 @@ func (r *Row) StateIn(c Class) metadata.State {
 // ClassAt returns the class of the hold at now, if its state is still the judged one: [ClassOverdue] or a later one.
 func (r *Row) ClassAt(f *diagnosis.CombinedPolicy, now time.Time) Class {
 	switch r.State {
-	case staleness.Alerting:
+	case metadata.StateAlerting:
 		if r.IsSilent(now) {
 			return ClassSilent
 		}
 		return ClassLate
-	case staleness.Malformed:
+	case metadata.StateMalformed:
 		return ClassMalformed
-	case staleness.Held:
+	case metadata.StateHeld:
 		if r.Inconsistent != "" {
 			return ClassMalformed
 		}
-	case staleness.Abandoned, staleness.Expired:
+	case metadata.StateAbandoned, metadata.StateExpired:
 		by := r.removedBy(f)
 		switch {
 		case !by.IsZero() && now.Before(by):
 			return ClassLeaving
-		case by.IsZero() && r.State == staleness.Abandoned:
+		case by.IsZero() && r.State == metadata.StateAbandoned:
 			return ClassDead
 		}
 		return ClassOverdue
@@ -117,11 +116,11 @@ func (r *Row) ClassAt(f *diagnosis.CombinedPolicy, now time.Time) Class {
 // NextClassChange returns when the class of the hold changes by time alone, before its state does; zero = never.
 func (r *Row) NextClassChange(f *diagnosis.CombinedPolicy, now time.Time) (at time.Time) {
 	switch r.State {
-	case staleness.Alerting:
+	case metadata.StateAlerting:
 		if rhythm := r.Rhythm(); rhythm > 0 {
 			at = r.Alive.At.Add(silentTimes*rhythm + 1)
 		}
-	case staleness.Abandoned, staleness.Expired:
+	case metadata.StateAbandoned, metadata.StateExpired:
 		at = r.removedBy(f)
 	}
 	if !at.After(now) {

@@ -79,9 +79,9 @@ func (r *Row) isValidAt(record *metadata.Record, waiting *Queue, inconsistent st
 // zero for one that does not.
 func (r *Row) AttentionSince() time.Time {
 	switch r.State {
-	case staleness.Alerting, staleness.Expired:
+	case metadata.StateAlerting, metadata.StateExpired:
 		return r.LateSince()
-	case staleness.Abandoned:
+	case metadata.StateAbandoned:
 		return protocol.Earlier(protocol.EndedAt(r.Death), r.DueAlert)
 	}
 	return time.Time{}

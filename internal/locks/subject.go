@@ -113,7 +113,7 @@ func (s *Subject) length(key string, now time.Time) (d time.Duration, known bool
 	case "unlock":
 		return s.Unlock.Sub(now), !s.Unlock.IsZero()
 	case "expired":
-		return now.Sub(s.Unlock), s.States[0] == staleness.Expired
+		return now.Sub(s.Unlock), s.States[0] == metadata.StateExpired
 	default: // wait
 		return now.Sub(s.Waits), !s.Waits.IsZero()
 	}

@@ -42,7 +42,7 @@ func TestMisplacedRecordsAreShownButNotJudged(t *testing.T) {
 		}
 		policy := staleness.Policy{DefaultAlertAfter: time.Second, DefaultAutoUnlockAfter: time.Second}
 		if judged := staleness.Judge(r, policy,
-			staleness.Moment{Wall: time.Now(), Mono: v.Clock() + time.Hour}); judged.State != staleness.Malformed ||
+			staleness.Moment{Wall: time.Now(), Mono: v.Clock() + time.Hour}); judged.State != metadata.StateMalformed ||
 			!judged.ExpiresAt.IsZero() {
 			t.Errorf("it is judged %+v", judged)
 		}

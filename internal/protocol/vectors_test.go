@@ -101,7 +101,7 @@ type recordVector struct {
 // stateVector is the state of a record at a time, without a default policy.
 type stateVector struct {
 	At    metadata.Time
-	State staleness.State
+	State metadata.State
 }
 
 // statementVector is a record, and a statement of a witness about it or not.
@@ -326,7 +326,7 @@ func isIn(t *testing.T, states []stateVector, r *metadata.Record) {
 
 func TestVectorsShowEveryState(t *testing.T) {
 	v := readVectors(t)
-	shown := map[staleness.State]bool{}
+	shown := map[metadata.State]bool{}
 	for _, c := range v.Records {
 		for _, s := range c.States {
 			shown[s.State] = true

@@ -48,15 +48,15 @@ func TestJudgeDeadHolders(t *testing.T) {
 		name   string
 		record *metadata.Record
 		now    time.Duration
-		want   State
+		want   metadata.State
 	}{
-		{"a lock whose holder is proven dead is abandoned", lock(dead(s)), 2 * s, Abandoned},
-		{"also while it alerts", lock(dead(s)), 61 * s, Abandoned},
-		{"past auto_unlock_at it is expired", lock(dead(s)), 120 * s, Expired},
-		{"a malformed record stays malformed", lock(noAlertAt, dead(s)), 2 * s, Malformed},
-		{"a suspicion changes nothing", lock(suspected), 2 * s, Held},
-		{"a death that its holder disputes is not believed", lock(dead(s), disputed), 2 * s, Held},
-		{"the end of a detached holder proves nothing", lock(dead(s), detached), 2 * s, Held},
+		{"a lock whose holder is proven dead is abandoned", lock(dead(s)), 2 * s, metadata.StateAbandoned},
+		{"also while it alerts", lock(dead(s)), 61 * s, metadata.StateAbandoned},
+		{"past auto_unlock_at it is expired", lock(dead(s)), 120 * s, metadata.StateExpired},
+		{"a malformed record stays malformed", lock(noAlertAt, dead(s)), 2 * s, metadata.StateMalformed},
+		{"a suspicion changes nothing", lock(suspected), 2 * s, metadata.StateHeld},
+		{"a death that its holder disputes is not believed", lock(dead(s), disputed), 2 * s, metadata.StateHeld},
+		{"the end of a detached holder proves nothing", lock(dead(s), detached), 2 * s, metadata.StateHeld},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for _, p := range []Policy{unlocks(), unlocks(reports)} {

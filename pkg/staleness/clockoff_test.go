@@ -28,43 +28,45 @@ func TestHolderClockErrorIsReported(t *testing.T) {
 		record        *metadata.Record
 		skew          time.Duration
 		off           time.Duration
-		state         State
+		state         metadata.State
 		alert, unlock time.Duration // from now
 	}{
-		{"a right one is not off", lock(taken(30 * time.Second)), 0, 0, Held, 30 * time.Second, 90 * time.Second},
-		{"nor one within the tolerance", lock(taken(0), behind(30*time.Second)), 0, 0, Held, 30 * time.Second,
+		{"a right one is not off", lock(taken(30 * time.Second)), 0, 0, metadata.StateHeld, 30 * time.Second,
 			90 * time.Second},
-		{"nor on the other side", lock(taken(0), behind(-30*time.Second)), 0, 0, Held, 90 * time.Second,
+		{"nor one within the tolerance", lock(taken(0), behind(30*time.Second)), 0, 0, metadata.StateHeld,
+			30 * time.Second, 90 * time.Second},
+		{"nor on the other side", lock(taken(0), behind(-30*time.Second)), 0, 0, metadata.StateHeld, 90 * time.Second,
 			150 * time.Second},
-		{"an operator who expects more gets it", lock(taken(0), behind(-time.Minute)), time.Minute, 0, Held,
-			2 * time.Minute, 3 * time.Minute},
+		{"an operator who expects more gets it", lock(taken(0), behind(-time.Minute)), time.Minute, 0,
+			metadata.StateHeld, 2 * time.Minute, 3 * time.Minute},
 		{"one that is behind: its deadline is that of a right clock", lock(taken(0), behind(6*time.Minute)), 0,
-			-6 * time.Minute, Alerting, -5 * time.Minute, 2 * time.Minute},
+			-6 * time.Minute, metadata.StateAlerting, -5 * time.Minute, 2 * time.Minute},
 		{"one that is ahead: people are alerted when a right clock would have it", lock(taken(0), behind(-day)), 0, day,
-			Held, time.Minute, day + 2*time.Minute},
-		{"and its lock alerts for as long as it is there", lock(taken(time.Hour), behind(-day)), 0, day, Alerting,
-			-59 * time.Minute, day - 58*time.Minute},
+			metadata.StateHeld, time.Minute, day + 2*time.Minute},
+		{"and its lock alerts for as long as it is there", lock(taken(time.Hour), behind(-day)), 0, day,
+			metadata.StateAlerting, -59 * time.Minute, day - 58*time.Minute},
 		{"ahead shows in a record that was listed, too: at least by so much",
-			lock(taken(time.Hour), behind(-day), listed), 0, day, Alerting, -59 * time.Minute, day - 58*time.Minute},
-		{"behind does not: it may have been there for long", lock(taken(time.Hour), behind(day), listed), 0, 0, Expired,
-			-day - 59*time.Minute, -day - 58*time.Minute},
+			lock(taken(time.Hour), behind(-day), listed), 0, day, metadata.StateAlerting, -59 * time.Minute,
+			day - 58*time.Minute},
+		{"behind does not: it may have been there for long", lock(taken(time.Hour), behind(day), listed), 0, 0,
+			metadata.StateExpired, -day - 59*time.Minute, -day - 58*time.Minute},
 		{"nor when the write may have waited for an etcd that was away",
-			lock(taken(0), behind(90*time.Second), followed(time.Minute)), 0, 0, Alerting, -30 * time.Second,
-			30 * time.Second},
+			lock(taken(0), behind(90*time.Second), followed(time.Minute)), 0, 0, metadata.StateAlerting,
+			-30 * time.Second, 30 * time.Second},
 		{"it does when etcd was there all the time", lock(taken(0), behind(90*time.Second), followed(2*time.Minute)), 0,
-			-90 * time.Second, Alerting, -30 * time.Second, 2 * time.Minute},
+			-90 * time.Second, metadata.StateAlerting, -30 * time.Second, 2 * time.Minute},
 		{"nobody sends what is over already", lock(taken(0), behind(2*time.Minute), followed(time.Minute)), 0,
-			-2 * time.Minute, Alerting, -time.Minute, 2 * time.Minute},
+			-2 * time.Minute, metadata.StateAlerting, -time.Minute, 2 * time.Minute},
 		{"alive counts where there is one", lock(taken(time.Hour), func(r *metadata.Record) {
 			r.AlertAt = start.Add(now + time.Minute)
 			r.AutoUnlockAt = start.Add(now + 2*time.Minute)
 			r.Alive = &metadata.Alive{At: start.Add(now)}
 			r.Seen.Arrived = now
-		}), 0, 0, Held, time.Minute, 2 * time.Minute},
-		{"without any time nothing is known", lock(taken(0), behind(-day), lockedAt(time.Time{})), 0, 0, Held,
-			day + time.Minute, day + 2*time.Minute},
+		}), 0, 0, metadata.StateHeld, time.Minute, 2 * time.Minute},
+		{"without any time nothing is known", lock(taken(0), behind(-day), lockedAt(time.Time{})), 0, 0,
+			metadata.StateHeld, day + time.Minute, day + 2*time.Minute},
 		{"the alert of a record that has none stays the policy's", lock(taken(0), behind(-day), noAlertAt), 0, day,
-			Malformed, time.Hour, day + 2*time.Minute},
+			metadata.StateMalformed, time.Hour, day + 2*time.Minute},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.record.AlertAt.IsZero() {

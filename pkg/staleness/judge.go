@@ -18,20 +18,11 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// State is the state of a held lock: [metadata.States] says what each means.
-type State = metadata.State
-
-// The states that [Judge] returns.
-const (
-	Held      = metadata.StateHeld
-	Abandoned = metadata.StateAbandoned // a witness has proof that the holder has ended
-	Alerting  = metadata.StateAlerting  // past alert_at
-	Expired   = metadata.StateExpired   // past auto_unlock_at: removed as soon as the rules allow it
-	Malformed = metadata.StateMalformed // no uuid or readable deadline, and no default policy is in effect yet
-)
-
 // States returns the states that [Judge] returns, in the order in which they are listed.
-func States() []State { return []State{Held, Alerting, Abandoned, Expired, Malformed} }
+func States() []metadata.State {
+	return []metadata.State{metadata.StateHeld, metadata.StateAlerting, metadata.StateAbandoned,
+		metadata.StateExpired, metadata.StateMalformed}
+}
 
 // Moment is one instant on two clocks, read together.
 type Moment struct {
@@ -41,7 +32,7 @@ type Moment struct {
 
 // Judgement is the judgement of one lock.
 type Judgement struct {
-	State State
+	State metadata.State
 	// DueAlert and ExpiresAt are the deadlines in effect, in UTC: alert_at and auto_unlock_at of the record, or the
 	// default policy's if the record has no readable ones. Zero = never.
 	DueAlert, ExpiresAt time.Time
@@ -129,18 +120,18 @@ func roundUpToSecond(t time.Time) time.Time {
 	return t.UTC().Add(time.Second - 1).Truncate(time.Second)
 }
 
-func (d deadlines) state(wall time.Time) State {
+func (d deadlines) state(wall time.Time) metadata.State {
 	switch {
 	case passed(d.unlock, wall):
-		return Expired
+		return metadata.StateExpired
 	case d.recordMalformed && !(d.alertByPolicy && passed(d.alert, wall)):
-		return Malformed
+		return metadata.StateMalformed
 	case d.proven:
-		return Abandoned
+		return metadata.StateAbandoned
 	case passed(d.alert, wall):
-		return Alerting
+		return metadata.StateAlerting
 	}
-	return Held
+	return metadata.StateHeld
 }
 
 // warning returns the wall time from which the lock is alerting or expired; zero = never.
@@ -161,7 +152,7 @@ const maxRemovalTime = 5 * time.Second
 // OverdueAt returns the wall time by which unlockers with this policy have removed the lock, unless its record changes
 // or something holds them back. Zero = they do not remove it in its present state.
 func (v Judgement) OverdueAt(p Policy) time.Time {
-	if v.State == Expired || v.State == Abandoned && !v.RemoveAt.IsZero() {
+	if v.State == metadata.StateExpired || v.State == metadata.StateAbandoned && !v.RemoveAt.IsZero() {
 		return v.RemovedBy(p)
 	}
 	return time.Time{}
@@ -170,7 +161,7 @@ func (v Judgement) OverdueAt(p Policy) time.Time {
 // RemovedBy is OverdueAt, but if time goes on until then. Zero = they do not remove the lock.
 func (v Judgement) RemovedBy(p Policy) time.Time {
 	switch {
-	case v.State == Abandoned && !v.RemoveAt.IsZero():
+	case v.State == metadata.StateAbandoned && !v.RemoveAt.IsZero():
 		return v.RemoveAt.Add(maxRemovalTime)
 	case v.ExpiresAt.IsZero():
 		return time.Time{}
@@ -225,11 +216,11 @@ const (
 	maxExpiring   = 2 * time.Minute
 )
 
-// ExpiringAt returns the wall time from which the lock, if it is [Held], is about to be auto-unlocked without an
-// earlier alert: the last fifth of its time to live, at most two minutes. That begins with the last sign of life, so a
-// holder that extends in time never gets there. Zero = never, as in every other state: an alert is more important.
+// ExpiringAt returns the wall time from which the lock, if it is held, is about to be auto-unlocked without an earlier
+// alert: the last fifth of its time to live, at most two minutes. That begins with the last sign of life, so a holder
+// that extends in time never gets there. Zero = never, as in every other state: an alert is more important.
 func (v Judgement) ExpiringAt(r *metadata.Record) time.Time {
-	if v.State != Held || v.ExpiresAt.IsZero() {
+	if v.State != metadata.StateHeld || v.ExpiresAt.IsZero() {
 		return time.Time{}
 	}
 	near := maxExpiring

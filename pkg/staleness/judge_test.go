@@ -36,7 +36,7 @@ func noUUID(r *metadata.Record)         { r.UUID, r.Token = "", 0 }
 func alertLast(r *metadata.Record)      { r.AlertAt = r.AutoUnlockAt.Add(time.Minute) }
 func firstSeenLate(r *metadata.Record)  { r.Seen.First = 10 * time.Minute }
 
-func judgement(state State, alert, unlock, next time.Time) Judgement {
+func judgement(state metadata.State, alert, unlock, next time.Time) Judgement {
 	return Judgement{State: state, DueAlert: alert, ExpiresAt: unlock, Next: next}
 }
 
@@ -57,42 +57,46 @@ func TestJudge(t *testing.T) {
 		now    time.Duration
 		want   Judgement
 	}{
-		{"a fresh lock is held until alert_at", lock(), plain, 0, judgement(Held, alert, unlock, alert)},
+		{"a fresh lock is held until alert_at", lock(), plain, 0, judgement(metadata.StateHeld, alert, unlock, alert)},
 		{"one nanosecond before alert_at it is still held", lock(), plain, time.Minute - 1,
-			judgement(Held, alert, unlock, alert)},
-		{"at alert_at it is alerting", lock(), plain, time.Minute, judgement(Alerting, alert, unlock, unlock)},
+			judgement(metadata.StateHeld, alert, unlock, alert)},
+		{"at alert_at it is alerting", lock(), plain, time.Minute,
+			judgement(metadata.StateAlerting, alert, unlock, unlock)},
 		{"one nanosecond before auto_unlock_at it is still alerting", lock(), plain, 2*time.Minute - 1,
-			judgement(Alerting, alert, unlock, unlock)},
+			judgement(metadata.StateAlerting, alert, unlock, unlock)},
 		{"at auto_unlock_at it is expired, without any skew", lock(), plain, 2 * time.Minute,
-			judgement(Expired, alert, unlock, never)},
-		{"expired stays expired", lock(), plain, 24 * time.Hour, judgement(Expired, alert, unlock, never)},
+			judgement(metadata.StateExpired, alert, unlock, never)},
+		{"expired stays expired", lock(), plain, 24 * time.Hour,
+			judgement(metadata.StateExpired, alert, unlock, never)},
 		{"an alert_at behind auto_unlock_at never makes it alerting", lock(alertLast), plain, 0,
-			judgement(Held, start.Add(3*time.Minute), unlock, unlock)},
+			judgement(metadata.StateHeld, start.Add(3*time.Minute), unlock, unlock)},
 		{"equal deadlines go from held to expired", lock(func(r *metadata.Record) { r.AlertAt = r.AutoUnlockAt }),
-			plain, 0, judgement(Held, unlock, unlock, unlock)},
+			plain, 0, judgement(metadata.StateHeld, unlock, unlock, unlock)},
 
 		{"without alert_at it is malformed and the default policy alerts after an hour",
-			lock(noAlertAt, noAutoUnlockAt), plain, 0, judgement(Malformed, hour, never, hour)},
+			lock(noAlertAt, noAutoUnlockAt), plain, 0, judgement(metadata.StateMalformed, hour, never, hour)},
 		{"the default alert turns malformed into alerting", lock(noAlertAt, noAutoUnlockAt), plain, time.Hour,
-			judgement(Alerting, hour, never, never)},
+			judgement(metadata.StateAlerting, hour, never, never)},
 		{"the default alert counts from when the lock was first seen", lock(noAlertAt, noAutoUnlockAt, firstSeenLate),
-			plain, time.Hour, judgement(Malformed, hour.Add(10*time.Minute), never, hour.Add(10*time.Minute))},
+			plain, time.Hour, judgement(metadata.StateMalformed, hour.Add(10*time.Minute), never,
+				hour.Add(10*time.Minute))},
 		{"without a default policy it is malformed forever", lock(noAlertAt, noAutoUnlockAt), noDefaults, time.Hour,
-			judgement(Malformed, never, never, never)},
+			judgement(metadata.StateMalformed, never, never, never)},
 		{"a default deadline expires it", lock(noAlertAt, noAutoUnlockAt), unlocksMalformed, 2 * time.Hour,
-			judgement(Expired, hour, start.Add(2*time.Hour), never)},
+			judgement(metadata.StateExpired, hour, start.Add(2*time.Hour), never)},
 		{"without auto_unlock_at it is malformed even past alert_at", lock(noAutoUnlockAt), plain, 2 * time.Hour,
-			judgement(Malformed, alert, never, never)},
+			judgement(metadata.StateMalformed, alert, never, never)},
 		{"without alert_at it is malformed until auto_unlock_at", lock(noAlertAt), plain, 0,
-			judgement(Malformed, hour, unlock, unlock)},
+			judgement(metadata.StateMalformed, hour, unlock, unlock)},
 		{"without alert_at it expires at its own auto_unlock_at", lock(noAlertAt), plain, 2 * time.Minute,
-			judgement(Expired, hour, unlock, never)},
+			judgement(metadata.StateExpired, hour, unlock, never)},
 		{"without uuid it is malformed past alert_at", lock(noUUID), plain, time.Minute,
-			judgement(Malformed, alert, unlock, unlock)},
-		{"without uuid it expires", lock(noUUID), plain, 2 * time.Minute, judgement(Expired, alert, unlock, never)},
+			judgement(metadata.StateMalformed, alert, unlock, unlock)},
+		{"without uuid it expires", lock(noUUID), plain, 2 * time.Minute,
+			judgement(metadata.StateExpired, alert, unlock, never)},
 		{"other problems change nothing", lock(func(r *metadata.Record) {
 			r.Problems = []metadata.Problem{{Field: "locked_at", Kind: metadata.ProblemBadTime}}
-		}), plain, 0, judgement(Held, alert, unlock, alert)},
+		}), plain, 0, judgement(metadata.StateHeld, alert, unlock, alert)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if got := Judge(c.record, c.policy, at(c.now)); got != c.want {
@@ -117,7 +121,7 @@ func TestDefaultDeadlinesAreStable(t *testing.T) {
 func TestWallClockJumpDoesNotMoveDefaultDeadlines(t *testing.T) {
 	r := lock(noAlertAt, noAutoUnlockAt)
 	jumped := Moment{Wall: start.Add(5 * time.Hour), Mono: 59 * time.Minute}
-	if got := Judge(r, DefaultPolicy(), jumped); got.State != Malformed ||
+	if got := Judge(r, DefaultPolicy(), jumped); got.State != metadata.StateMalformed ||
 		got.Next != start.Add(5*time.Hour+time.Minute) {
 		t.Errorf("after a jump: %+v", got)
 	}

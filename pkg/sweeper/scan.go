@@ -29,7 +29,7 @@ func (s *Sweeper) scan(c staleness.Conditions, now staleness.Moment) {
 	for r := range s.cfg.Locks() {
 		locks++
 		v := staleness.Judge(r, s.cfg.Policy, now)
-		if v.State == staleness.Alerting || v.State == staleness.Expired || v.State == staleness.Abandoned {
+		if v.State == metadata.StateAlerting || v.State == metadata.StateExpired || v.State == metadata.StateAbandoned {
 			alerting[r.Name] = r.Token
 			if token, logged := s.alerting[r.Name]; !logged || token != r.Token {
 				started++
@@ -89,7 +89,7 @@ func (s *Sweeper) logAlert(r *metadata.Record, v staleness.Judgement, started in
 	switch {
 	case started <= maxAlertLines:
 		message := "the lock is alerting"
-		if v.State == staleness.Abandoned {
+		if v.State == metadata.StateAbandoned {
 			message = "the lock is abandoned"
 		}
 		addRecord(s.cfg.Log.Warn(), r).Str("state", string(v.State)).Msg(message)

@@ -33,7 +33,7 @@ func TestOperatorTextsUseTheTermsForStatesAndEndings(t *testing.T) {
 		if !strings.Contains(board, `"options": "`+string(s)+`"`) {
 			t.Errorf("the board of locks has no colour for %s", s)
 		}
-		if alert := alertOf(string(s)); s != staleness.Held && !named[alert] {
+		if alert := alertOf(string(s)); s != metadata.StateHeld && !named[alert] {
 			t.Errorf("unknown alert %s", alert)
 		}
 	}

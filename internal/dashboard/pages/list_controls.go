@@ -55,14 +55,14 @@ type groupView struct {
 }
 
 type stateCount struct {
-	State staleness.State
+	State metadata.State
 	N     int
 }
 
 // stateCounts counts the locks that are not just held.
 func stateCounts(c *locks.Counts) (all []stateCount) {
 	for _, s := range staleness.States() {
-		if s != staleness.Held {
+		if s != metadata.StateHeld {
 			all = append(all, stateCount{s, c.In(s)})
 		}
 	}

@@ -10,7 +10,6 @@ import (
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
-	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
 // keyFigure is one of the numbers on top of the page of a lock.
@@ -42,9 +41,9 @@ func lateFigure(row *locks.Row, at app.Viewpoint) keyFigure {
 	switch {
 	case row.ProvenDead() && !protocol.EndedAt(row.Death).IsZero():
 		return lastingFigure("dead for", protocol.EndedAt(row.Death))
-	case v.State == staleness.Expired:
+	case v.State == metadata.StateExpired:
 		return lastingFigure("expired for", v.ExpiresAt)
-	case v.State == staleness.Alerting:
+	case v.State == metadata.StateAlerting:
 		return lastingFigure("late", row.LateSince())
 	case v.DueAlert.IsZero():
 		return keyFigure{Label: "alert", Value: app.Plain("never")}
