@@ -110,7 +110,6 @@ func (p *pod) rest(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// works returns work that takes this long.
 func (p *pod) works(d time.Duration) func(context.Context) error {
 	return func(held context.Context) error {
 		p.rest(held, d)

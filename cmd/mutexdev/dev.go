@@ -109,7 +109,6 @@ func (o *options) addPrograms(group *daemon.Group) error {
 	return nil
 }
 
-// witnesses reports whether a witness runs on this machine.
 func witnesses() bool { return runtime.GOOS == "linux" }
 
 // joined waits until the dashboard knows the unlocker: before that, it says that none is running. It reports false if

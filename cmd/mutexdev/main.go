@@ -107,7 +107,6 @@ func (a *address) free() (string, error) {
 	return l.Addr().String(), l.Close()
 }
 
-// guide returns what to look at and, last, where.
 func (o *options) guide() string {
 	var b strings.Builder
 	b.WriteString("\nmutexdev: an etcd, the unlocker and the dashboard. Ctrl-C stops everything.\n\n")
@@ -137,7 +136,6 @@ func (o *options) guide() string {
 // page is the address of the dashboard.
 func (o *options) page() string { return "http://" + o.web.value + "/" }
 
-// tour returns what there is to see in the demo.
 func (o *options) tour() string {
 	second := func(s float64) string { return fmt.Sprintf("%.3g s", s/o.speed) }
 	tour := fmt.Sprintf(`Open the dashboard and look at

@@ -14,7 +14,6 @@ type Sources struct {
 	Web        func() *x509.Certificate // what the program shows to its own callers
 }
 
-// metrics is a prometheus.Collector.
 type metrics []metric
 
 type metric struct {

@@ -18,7 +18,6 @@ type tree struct {
 	root string // the group that is mounted there, as in /proc/self/cgroup
 }
 
-// trees finds the mounted trees.
 func trees() ([]tree, error) {
 	text, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {

@@ -40,7 +40,6 @@ type Process struct {
 	Log func(level, format string) zerolog.Logger
 }
 
-// app has what all commands share.
 type app struct {
 	Process
 	command string // the one that runs: "mutexctl run"
@@ -70,7 +69,6 @@ func (a *app) note(format string, args ...any) {
 // noteTimeout is much shorter than the second that the lock's safety margin has in addition to the grace period.
 const noteTimeout = 200 * time.Millisecond
 
-// noteUnlessQuiet is note, unless --quiet is given.
 func (a *app) noteUnlessQuiet(format string, args ...any) {
 	if !a.quiet {
 		a.note(format, args...)

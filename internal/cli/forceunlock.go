@@ -124,7 +124,6 @@ func (o *forceUnlockOptions) endHold(ctx context.Context, s *session, doc *metad
 	return line, err
 }
 
-// delay returns the lock delay that follows the hold.
 func (o *forceUnlockOptions) delay(r *metadata.Record) time.Duration {
 	d := r.EffectiveLockDelay(o.policies.Policy.LockDelay)
 	if o.given("lock-delay") && r.Token != 0 {

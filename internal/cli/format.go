@@ -44,12 +44,10 @@ func clockAhead(v staleness.Judgement) string {
 	return text.Duration(v.ClockOff) + " ahead"
 }
 
-// timeText returns t in full, and relative to now.
 func timeText(t, now time.Time) string {
 	return timeWithRemark(t, relative(t, now))
 }
 
-// timeWithRemark returns t in full, with a remark.
 func timeWithRemark(t time.Time, remark string) string {
 	if t.IsZero() {
 		return term.None
@@ -85,7 +83,6 @@ func identityText(h *metadata.Identity, s metadata.Share) string {
 	return name
 }
 
-// describeHolder describes the holder in one line, with the uuid of the hold.
 func (s *session) describeHolder(r *metadata.Record) string {
 	now := s.app.Now()
 	line := holderText(r)

@@ -13,7 +13,6 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// health is the result of check.
 type health struct {
 	status       int
 	counts       *locks.Counts

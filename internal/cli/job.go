@@ -14,7 +14,6 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// job is a command and the lock under which it runs.
 type job struct {
 	*runOptions
 	s       *session

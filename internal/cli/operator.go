@@ -56,7 +56,6 @@ func (o *operatorAction) applyToHold(ctx context.Context, s *session, name strin
 	return err
 }
 
-// check checks the reason or note.
 func (o *operatorAction) check(v protocol.Verb) error {
 	o.reason = strings.TrimSpace(o.reason)
 	why := v.Info().ReasonField
@@ -100,7 +99,6 @@ func (o *operatorAction) perform(ctx context.Context, s *session, v protocol.Ver
 	return out, o.outcome(ctx, s, on.Hold, doing+" "+text.Visible(a.Lock), err)
 }
 
-// action returns the audit entry of an action on the hold in r.
 func (o *operatorAction) action(s *session, r *metadata.Record) protocol.Action {
 	return o.entry(s, protocol.Action{Lock: r.Name, UUID: r.UUID, Token: r.Token, Revision: r.Revision,
 		Holder: s.describeHolder(r)})

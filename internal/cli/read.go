@@ -55,7 +55,6 @@ func (s *session) loadOtherLocks(ctx context.Context, prefixes []string) (*etcdl
 	return v, nil
 }
 
-// model returns the read model, judged by a policy.
 func (all *snapshot) model(by diagnosis.CombinedPolicy, now time.Time) *locks.Snapshot {
 	by = withoutDefaults(by)
 	return all.view.Snapshots(func() diagnosis.CombinedPolicy { return by }).Current(now, locks.Freshness{})
@@ -122,7 +121,6 @@ func (l *lockInfo) isEmpty() bool {
 	return !l.held() && len(l.Waiters) == 0 && len(l.Delays) == 0 && l.removed == nil
 }
 
-// judge fills in the rows of the holders.
 func (l *lockInfo) judge() {
 	combined := withoutDefaults(l.combined)
 	model := locks.NewSnapshots(locks.Source{Combined: func() diagnosis.CombinedPolicy { return combined }})
@@ -136,7 +134,6 @@ func (l *lockInfo) judge() {
 	l.shares = locks.Sort(l.shares, locks.Order{By: locks.MostUrgent})
 }
 
-// holders returns all who hold the lock.
 func (l *lockInfo) holders() []*locks.Row {
 	if l.row == nil {
 		return l.shares

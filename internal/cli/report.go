@@ -27,7 +27,6 @@ type lockReport struct {
 	blocks []string
 }
 
-// newLockReport returns the report about a lock, to be written to w.
 func newLockReport(l *lockInfo, w *os.File) *lockReport {
 	p := &lockReport{now: l.now, rows: term.Table{Coloured: term.TakesColours(w)}}
 	p.lock(l)

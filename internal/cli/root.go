@@ -131,7 +131,6 @@ func (a *app) sharedFlags(fs *pflag.FlagSet) {
 	a.log = func() zerolog.Logger { return a.Log(log.Level, log.Format) }
 }
 
-// unknownCommand returns an error for a word that is no command, with suggestions.
 func unknownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil

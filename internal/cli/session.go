@@ -30,7 +30,6 @@ type session struct {
 	app    *app
 }
 
-// open connects to etcd and checks the connection.
 func (a *app) open(ctx context.Context) (*session, error) {
 	s, err := a.connect()
 	if err != nil {
@@ -43,7 +42,6 @@ func (a *app) open(ctx context.Context) (*session, error) {
 	return s, nil
 }
 
-// withSession opens a session, calls run, and closes the session.
 func (a *app) withSession(ctx context.Context, run func(context.Context, *session) error) error {
 	s, err := a.open(ctx)
 	if err != nil {
@@ -122,7 +120,6 @@ func (s *session) explain(ctx context.Context, doing string, err error) error {
 	return &etcdError{doing, err}
 }
 
-// etcdError is an explained error of etcd.
 type etcdError struct {
 	doing string
 	err   error

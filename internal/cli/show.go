@@ -212,7 +212,6 @@ func (s *session) otherLocksNamed(ctx context.Context, name string) (found []*lo
 	return nil, "", nil
 }
 
-// otherKeysNote says that keys of other libraries are not shown.
 func otherKeysNote(n int, prefix string) string {
 	return fmt.Sprintf("%s of another lock library below %s: --etcd-locks %[2]s shows them", text.Count(n, "key"),
 		text.ShellWord(prefix))

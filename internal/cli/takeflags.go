@@ -15,7 +15,6 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// takeFlags has the flags of commands that take a lock.
 type takeFlags struct {
 	names          names
 	owner, purpose string
@@ -178,7 +177,6 @@ func (p *waitTimeout) Set(s string) error {
 	return nil
 }
 
-// triesOnce reports whether to try only once.
 func (p *waitTimeout) triesOnce() bool { return !p.forever && p.limit == 0 }
 
 // outlastsOutage reports whether to wait for an unreachable etcd, too. Without --wait it is false, so that a wrong

@@ -119,7 +119,6 @@ no ended:; history looks at ended holds, as they were at their end, which have n
 	}
 }
 
-// titled returns the help of objects, each below its title.
 func titled(objects ...any) (all string) {
 	for _, object := range objects {
 		s := lockjson.ShapeOf(object)

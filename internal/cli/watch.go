@@ -67,7 +67,6 @@ func (o *watchOptions) run(ctx context.Context, s *session) error {
 	return f.follow(ctx)
 }
 
-// follower writes the output of watch.
 type follower struct {
 	app      *app
 	query    *locks.Query
@@ -82,7 +81,6 @@ type follower struct {
 	ends []end // not reported yet
 }
 
-// end is a hold that has ended.
 type end struct {
 	row    func() *locks.Row // judges it
 	ending *metadata.Ending
@@ -172,7 +170,6 @@ func (f *follower) reportEnd(row *locks.Row, ending *metadata.Ending) error {
 	return f.write(row, "ended", ending)
 }
 
-// eventJSON is one line of watch in JSON.
 type eventJSON struct {
 	Time   string           `json:"time"`
 	Event  string           `json:"event"`
@@ -227,7 +224,6 @@ func (f *follower) reportFreshness(fresh protocol.Freshness) {
 	}
 }
 
-// hold identifies one hold of a lock.
 type hold struct {
 	lock  string
 	token int64

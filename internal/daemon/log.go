@@ -35,7 +35,6 @@ func Logger(s LogSettings, w *os.File) zerolog.Logger {
 	return zerolog.New(out).Level(level).Hook(zerolog.HookFunc(stamp))
 }
 
-// isConsole reports whether a log to w is for people.
 func (s LogSettings) isConsole(w *os.File) bool {
 	return s.Format == "console" || s.Format != "json" && term.IsTerminal(int(w.Fd()))
 }

@@ -65,7 +65,6 @@ func (s *scrapes) unregister(reader *http.ResponseController) {
 	s.sending = slices.DeleteFunc(s.sending, func(other *http.ResponseController) bool { return other == reader })
 }
 
-// bufferedResponse is a response in memory.
 type bufferedResponse struct {
 	bytes.Buffer
 	header http.Header

@@ -147,7 +147,6 @@ func (f *CombinedPolicy) MayRemove(lock string) bool { return f.Removes && !f.Ex
 // setting is one that decides how stale locks are treated: mode, or the unlocker's flag, such as sweep.abandoned.
 type setting struct{ name, value string }
 
-// settings returns what an unlocker publishes.
 func settings(p *metadata.Presence) (all []setting) {
 	if p.Mode != "" {
 		all = append(all, setting{"mode", p.Mode})

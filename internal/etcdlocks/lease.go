@@ -40,7 +40,6 @@ func howEnded(l *locks.Lease, at time.Time) string {
 	return ""
 }
 
-// readLeases reads the leases of holders until ctx ends.
 func (v *View) readLeases(ctx context.Context) {
 	for {
 		v.readDue(ctx, maxRound)

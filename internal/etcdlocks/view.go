@@ -93,7 +93,6 @@ func (v *View) Run(ctx context.Context) error {
 	return nil
 }
 
-// follow follows the keys below a prefix until ctx ends.
 func (v *View) follow(ctx context.Context, prefix string) {
 	for ctx.Err() == nil {
 		pass, cancel := context.WithTimeout(ctx, relistEvery)

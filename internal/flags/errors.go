@@ -48,7 +48,6 @@ func Execute(ctx context.Context, root *cobra.Command, args []string) error {
 	return &UsageError{Command: c.CommandPath(), Err: err}
 }
 
-// flagError returns one sentence about an error of a flag.
 func flagError(c *cobra.Command, err error) error {
 	if e, ok := errors.AsType[*pflag.NotExistError](err); ok {
 		if e.GetSpecifiedShortnames() != "" {

@@ -76,7 +76,6 @@ func EtcdLocks(fs *pflag.FlagSet, prefixes *[]string) {
 	f.Value = prefixList{f.Value}
 }
 
-// prefixList is the value of a flag with prefixes of keys.
 type prefixList struct{ pflag.Value }
 
 // Set adds prefixes. It refuses one that is empty or has only slashes, as that of the locks must not, either.

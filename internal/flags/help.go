@@ -175,7 +175,6 @@ func groups(flags []*pflag.Flag) []group {
 // ownFlags returns the flags that the command itself defines.
 func ownFlags(c *cobra.Command) []*pflag.Flag { return visibleFlags(c.LocalFlags()) }
 
-// inheritedFlags returns the flags that the commands above define for it.
 func inheritedFlags(c *cobra.Command) []*pflag.Flag { return visibleFlags(c.InheritedFlags()) }
 
 func visibleFlags(fs *pflag.FlagSet) (all []*pflag.Flag) {

@@ -112,7 +112,6 @@ func (s *Store) removeAll(ctx context.Context, b batch) {
 	}
 }
 
-// commitAll sends a batch.
 func (s *Store) commitAll(ctx context.Context, b batch) (*clientv3.TxnResponse, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()

@@ -54,7 +54,6 @@ func (s *Store) grantDelays(ctx context.Context,
 	}, nil
 }
 
-// delaysOf decodes the delays of a lock and of its shares.
 func (s *Store) delaysOf(lock string, resp *clientv3.GetResponse) []metadata.LockDelay {
 	var delays []metadata.LockDelay
 	for _, kv := range resp.Kvs {

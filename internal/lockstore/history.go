@@ -120,7 +120,6 @@ func (s *Store) oldestEndings(ctx context.Context, max int) ([]*mvccpb.KeyValue,
 	return resp.Kvs, nil
 }
 
-// deleteEndings deletes endings in one transaction.
 func (s *Store) deleteEndings(ctx context.Context, keys []*mvccpb.KeyValue) (deleted int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

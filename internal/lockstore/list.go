@@ -133,7 +133,6 @@ func (s *Store) pages(ctx context.Context, r protocol.Range, revision int64, eac
 	}
 }
 
-// deliver calls each for every key.
 func deliver(kvs []*mvccpb.KeyValue, each func(protocol.KV)) {
 	for _, kv := range kvs {
 		each(locktxn.KV(kv))

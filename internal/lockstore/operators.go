@@ -53,7 +53,6 @@ func (s *Store) perform(ctx context.Context, v protocol.Verb, on protocol.Action
 	return out, &protocol.RefusedError{Why: fmt.Sprintf("there is no action %q", v)}
 }
 
-// performOnRecord performs an action that changes the record of the hold in r.
 func (s *Store) performOnRecord(ctx context.Context, r *metadata.Record, a protocol.Action) error {
 	if err := a.Verb.CheckAction(r, a); err != nil {
 		return &protocol.RefusedError{Why: err.Error()}
@@ -123,7 +122,6 @@ func (s *Store) revoke(ctx context.Context, lease clientv3.LeaseID) {
 // ErrNoSpace is wrapped by the error of an action that etcd refused because it is out of space.
 var ErrNoSpace = errors.New("nothing was done: etcd is out of space and takes no writes")
 
-// target is what an action changes.
 type target struct {
 	read clientv3.Op
 	// judge returns the error of an action that was not done, after what read now returns: that the target has changed.

@@ -59,7 +59,6 @@ func (s *Store) Announce(ctx context.Context, p metadata.Presence) (revision int
 	}
 }
 
-// announce writes the presence record once.
 func (s *Store) announce(ctx context.Context, p metadata.Presence) (*clientv3.PutResponse, error) {
 	lease, err := s.presence.current(ctx, 0) // the same key again
 	if err != nil {

@@ -60,7 +60,6 @@ func (s *Store) WatchPrefix(ctx context.Context, prefix string, after int64,
 	return w.deliver(ctx, after, each)
 }
 
-// watch is a running [Store.Watch].
 type watch struct {
 	store           *Store
 	prefix          string

@@ -108,12 +108,10 @@ func absent(key string) clientv3.Cmp {
 	return clientv3.Compare(clientv3.CreateRevision(key), "=", 0)
 }
 
-// readRecord reads all keys of a record.
 func readRecord(l protocol.Layout, lock string) clientv3.Op {
 	return clientv3.OpGet(l.Record(lock), clientv3.WithPrefix())
 }
 
-// deleteRecord deletes all keys of a record.
 func deleteRecord(l protocol.Layout, lock string) clientv3.Op {
 	return clientv3.OpDelete(l.Record(lock), clientv3.WithPrefix())
 }

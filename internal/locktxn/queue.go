@@ -128,7 +128,6 @@ func ReadPosition(l protocol.Layout, c Claim, p Position, before string, first b
 	return t
 }
 
-// readTailKey reads whether there is a tail.
 func readTailKey(l protocol.Layout, lock string) clientv3.Op {
 	return clientv3.OpGet(l.Tail(lock), clientv3.WithKeysOnly())
 }

@@ -139,7 +139,6 @@ func (s *snapshot) unlisted(key string) bool {
 	return slices.ContainsFunc(s.layout.UnlistedAreas(), func(area string) bool { return strings.HasPrefix(key, area) })
 }
 
-// applyLock applies all changes of one revision to one lock.
 func (s *snapshot) applyLock(name string, changes []keyChange) lockChange {
 	before := s.locks.get(name)
 	var known keys

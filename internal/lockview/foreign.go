@@ -79,7 +79,6 @@ type misplaced struct {
 	rec *metadata.Record // nil while it has no uuid: its writer does not consider it held
 }
 
-// misplacedRecords holds the misplaced records.
 type misplacedRecords struct {
 	layout   protocol.Layout
 	byPrefix map[string]*misplaced
@@ -120,7 +119,6 @@ func (a *misplacedRecords) apply(kv protocol.KV, deleted bool, now time.Duration
 	m.keepSeen(before)
 }
 
-// replace replaces the records by those of a list.
 func (a *misplacedRecords) replace(listed misplacedRecords) {
 	for prefix, m := range listed.byPrefix {
 		if known := a.byPrefix[prefix]; known != nil {

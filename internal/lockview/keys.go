@@ -86,7 +86,6 @@ func (k *keys) same(other *keys) bool {
 		})
 }
 
-// record decodes the keys.
 func (k *keys) record(lock string) metadata.Record {
 	rec := lockrecord.DecodeRecord(lock, k.fields)
 	if k.surplus > 0 {
@@ -98,12 +97,10 @@ func (k *keys) record(lock string) metadata.Record {
 	return rec
 }
 
-// keyChange is an event on one key of a lock.
 type keyChange struct {
 	field   string
 	foreign bool // a foreign key in the lock's range
 	event   *protocol.Event
 }
 
-// written returns the key after the event.
 func (c keyChange) written() metadata.Field { return fieldOf(c.field, c.event.KV) }

@@ -17,7 +17,6 @@ const maxSilence = 10 * time.Second
 // state is the freshness as it was last noted.
 type state protocol.Freshness
 
-// at returns the freshness at a moment.
 func (s state) at(now time.Time) protocol.Freshness {
 	if quiet := now.Sub(s.HeardAt); s.Synced && quiet > maxSilence {
 		s.Synced = false

@@ -230,7 +230,6 @@ func (l Layout) Parse(key string) Key {
 	return Key{Kind: KindField, Lock: lock, ID: id}
 }
 
-// parseArea parses a key of one of the dotted areas.
 func parseArea(area, id string) Key {
 	switch area {
 	case areaQueue:
@@ -257,7 +256,6 @@ func parseArea(area, id string) Key {
 	return Key{Kind: KindForeign}
 }
 
-// parseID parses the key of an area whose keys are ids.
 func parseID(kind Kind, id string) Key {
 	if id == "" || strings.Contains(id, "/") {
 		return Key{Kind: KindForeign}

@@ -51,7 +51,6 @@ func Earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// roundUpToSecond returns t rounded up to whole seconds.
 func roundUpToSecond(t time.Time) time.Time {
 	return t.UTC().Add(time.Second - 1).Truncate(time.Second)
 }

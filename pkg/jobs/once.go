@@ -80,7 +80,6 @@ const (
 	period    = "period"
 )
 
-// once is one call for one tick.
 type once struct {
 	client
 	options

@@ -309,7 +309,6 @@ func (s *Tasks) taskOf(task string, r etcdretry.Response) TaskStatus {
 	return TaskStatus{Name: task}
 }
 
-// holder returns the record of the task's lock.
 func (s *Tasks) holder(task string, r etcdretry.Response) metadata.FullRecord {
 	return lockrecord.Decode(s.LockName(task), locktxn.Fields(s.layout, r.Keys(1)))
 }

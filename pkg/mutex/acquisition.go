@@ -302,7 +302,6 @@ func (a *acquisition) cancelLater() {
 	a.c.cleanups.later(a.lock, a.draft.UUID, protocol.CancelledTTL, a.canceller())
 }
 
-// abandonIndeterminate abandons a uuid with an unanswered request.
 func (a *acquisition) abandonIndeterminate() {
 	if a.indeterminate {
 		a.abandon()

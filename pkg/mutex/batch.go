@@ -104,7 +104,6 @@ func (b *batch) attempt(ctx context.Context) ([]*Lock, error) {
 	return nil, b.refusal(ctx, r)
 }
 
-// propose makes new records.
 func (b *batch) propose() error {
 	for i, a := range b.wanted {
 		p := a.newProposal()

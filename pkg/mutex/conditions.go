@@ -84,7 +84,6 @@ func (l *Lock) unlockWith(writes []clientv3.Op, conditions []clientv3.Cmp) error
 	return l.refusal(r, conditions)
 }
 
-// checkOnlyHandle returns an error unless this handle is the only one of its hold.
 func (l *Lock) checkOnlyHandle() error {
 	hold := l.root()
 	if l.forGroup {

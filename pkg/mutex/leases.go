@@ -59,7 +59,6 @@ func (p *leasePool) takeIdle() *lease {
 	return nil
 }
 
-// grant gets a lease from etcd and keeps it alive.
 func (p *leasePool) grant(ctx context.Context) (*lease, error) {
 	id, err := p.retry.Grant(ctx, protocol.TicketTTL)
 	if err != nil {

@@ -112,7 +112,6 @@ func ForLock(name string, opts ...Option) Option {
 	}
 }
 
-// newAcquisitions returns an acquisition of each lock, sorted by name.
 func (c *Client) newAcquisitions(ctx context.Context, names []string, opts []Option) ([]*acquisition, error) {
 	if len(names) == 0 {
 		return nil, errors.New("mutex: no lock was named")

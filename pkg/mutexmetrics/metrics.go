@@ -88,7 +88,6 @@ func histogram(name, help string, labels []string, buckets ...float64) *promethe
 	return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
 }
 
-// create creates all series with these values of the first labels.
 func (m *Metrics) create(labels ...string) {
 	m.waiting.WithLabelValues(labels...)
 	m.held.WithLabelValues(labels...)

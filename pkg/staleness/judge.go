@@ -77,7 +77,6 @@ func (v Judgement) DueUnlock() time.Time {
 	return v.RemoveAt
 }
 
-// deadlines are the deadlines in effect for one record.
 type deadlines struct {
 	alert, unlock   time.Time // zero = never
 	alertByPolicy   bool      // alert is the default policy's

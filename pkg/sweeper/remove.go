@@ -169,7 +169,6 @@ type pendingCommit struct {
 	done     chan commitResult
 }
 
-// commitResult is the outcome of a pending commit.
 type commitResult struct {
 	errs []error
 	at   staleness.Moment

@@ -83,7 +83,6 @@ func (s *Sweeper) publish(heldBack map[staleness.Rule]int) {
 	s.heldBack = heldBack
 }
 
-// logAlert logs and counts that a lock started to alert.
 func (s *Sweeper) logAlert(r *metadata.Record, v staleness.Judgement, started int) {
 	s.metrics.alerting.Inc()
 	switch {

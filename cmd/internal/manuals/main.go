@@ -57,7 +57,6 @@ func write(dir string) error {
 	return nil
 }
 
-// pages writes a page for a command and for each below it.
 func pages(dir string, c *cobra.Command, section int) error {
 	m := flags.Manual{Command: c, Section: section, Version: daemon.CurrentBuild().Version,
 		Files: files()[c.CommandPath()]}

@@ -17,7 +17,6 @@ import (
 
 const defaultHeader = "X-Forwarded-User"
 
-// accessOptions holds the flags of identity and permissions.
 type accessOptions struct {
 	identity       string
 	header, groups string
@@ -51,7 +50,6 @@ func (o *accessOptions) flags(fs *pflag.FlagSet) {
 			"unlock needs")
 }
 
-// enabled returns the permissions of the actions that are switched on.
 func (o *accessOptions) enabled() (list []access.Permission) {
 	if o.forceUnlock {
 		list = append(list, access.Unlock)

@@ -65,7 +65,6 @@ The pages are on --web.listen-address; probes and metrics, without login, on --w
 	return cmd
 }
 
-// appearanceFlags defines the flags for the appearance of the pages.
 func (o *options) appearanceFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.environment, "web.environment", "",
 		"`name` of the environment, shown on top of every page; names with \"prod\" in them share one colour")

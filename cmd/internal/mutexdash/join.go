@@ -20,7 +20,6 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// components are the parts of the program.
 type components struct {
 	client   *clientv3.Client
 	requests *etcdconn.RequestMetrics
@@ -90,7 +89,6 @@ func (r *components) join(o options, identities access.Config, log zerolog.Logge
 	return err
 }
 
-// members returns the members of etcd for the status page.
 func members(h *etcdconn.Health) []app.Member {
 	if h == nil {
 		return nil
@@ -118,7 +116,6 @@ func (r *components) certificates(o options) certificate.Sources {
 		Web: o.web.Certificate}
 }
 
-// shownCertificates returns the certificates for the status page.
 func shownCertificates(s certificate.Sources, now time.Time) (all []app.Certificate) {
 	for _, of := range []struct {
 		name string

@@ -132,7 +132,6 @@ func (r *components) sweeperConfig(o options, log zerolog.Logger) (sweeper.Confi
 	return c, nil
 }
 
-// instance returns a unique name for this process.
 func instance(hostname string) string {
 	return strings.ReplaceAll(hostname, "/", "-") + "-" + uuid.NewString()[:8]
 }

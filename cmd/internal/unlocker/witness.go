@@ -30,7 +30,6 @@ import (
 // witnessNamespace is the prefix of the metrics of a witness.
 const witnessNamespace = "unlocker_witness"
 
-// witnessOptions holds the values of the flags of a witness.
 type witnessOptions struct {
 	etcd  *etcdconn.Settings
 	locks *protocol.Layout
@@ -119,7 +118,6 @@ func (o witnessOptions) run(ctx context.Context) error {
 	return group.Run(ctx)
 }
 
-// readMachine identifies this machine.
 func (o witnessOptions) readMachine(log zerolog.Logger) (host.Machine, error) {
 	m, err := host.ReadMachine()
 	if err != nil {
@@ -159,7 +157,6 @@ func newWitnessView(m host.Machine, layout protocol.Layout, store *lockstore.Sto
 	return view, faults
 }
 
-// newHostWitness returns a witness that reads the view and writes to the store.
 func newHostWitness(m host.Machine, view *lockview.View, store *lockstore.Store, log zerolog.Logger) *host.Witness {
 	return host.New(host.Config{
 		ID: instance(m.Hostname), Machine: m, Locks: view.Locks, Changed: view.Changed, RecordProof: store.RecordProof,

@@ -13,7 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// forwardedSignals are the signals that are passed on to the command.
 func forwardedSignals() []os.Signal {
 	return []os.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGUSR1, unix.SIGUSR2}
 }

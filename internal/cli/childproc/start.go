@@ -50,7 +50,6 @@ func newStartError(name string, err error) error {
 	return &StartError{Command: name, Err: err}
 }
 
-// ending is how a command ended, once it has.
 type ending struct {
 	done chan struct{} // closed when the command has ended and code is set
 	code int

@@ -116,7 +116,6 @@ func (c *Config) checkHeader() error {
 	return nil
 }
 
-// trusted reports whether the address is one of the proxies.
 func (c *Config) trusted(address netip.Addr) bool {
 	return slices.ContainsFunc(c.TrustedProxies, func(p netip.Prefix) bool { return p.Contains(address.Unmap()) })
 }

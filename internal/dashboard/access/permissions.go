@@ -37,7 +37,6 @@ func permissions() []Permission {
 // ofOwner limits a permission to the locks of some owners: "unlock owner:billing-*".
 const ofOwner = "owner:"
 
-// withoutOwner returns the permission without its limit to some owners.
 func (p Permission) withoutOwner() Permission {
 	what, _, _ := strings.Cut(string(p), " ")
 	return Permission(what)
@@ -152,7 +151,6 @@ func (p *Permissions) grants(name string, groups []string) []Permission {
 	return slices.Compact(list)
 }
 
-// grantsAnyone reports whether some user or group has the permission.
 func (p *Permissions) grantsAnyone(may Permission) bool {
 	return slices.ContainsFunc(p.all(), func(one Permission) bool { return one.withoutOwner() == may })
 }

@@ -169,7 +169,6 @@ func (o *Operation) showHold(r *app.Request, typed Request, name string, wrong *
 	return asForm(a, wrong), err
 }
 
-// asForm completes the answer with a form.
 func asForm(a app.Answer, wrong *FieldError) app.Answer {
 	// Without a referrer browsers on plain HTTP would not tell the origin of the form either.
 	a.Header = map[string]string{"Referrer-Policy": "same-origin"}

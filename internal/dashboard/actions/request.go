@@ -42,7 +42,6 @@ type FieldError struct{ Field, Text string }
 
 func (f *FieldError) Error() string { return f.Text }
 
-// code is the name of the field in the API.
 func (f *FieldError) code() string {
 	if f.Field == "more" {
 		return "seconds"

@@ -110,7 +110,6 @@ func (a *API) ServeLocks(r *app.Request) (app.Answer, error) {
 	return l.answer(m, selected)
 }
 
-// lockFields are the names of the members of a lock.
 func lockFields() (names []string) {
 	for _, field := range reflect.VisibleFields(reflect.TypeFor[lockjson.Lock]()) {
 		if name, _, _ := strings.Cut(field.Tag.Get("json"), ","); name != "" {
@@ -120,7 +119,6 @@ func lockFields() (names []string) {
 	return names
 }
 
-// selectFields returns only these members of each lock.
 func selectFields(locks []lockjson.Lock, names []string) (selected []map[string]json.RawMessage, err error) {
 	all, err := json.Marshal(locks)
 	if err != nil {

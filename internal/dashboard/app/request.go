@@ -100,7 +100,6 @@ func (r *Request) MayDo(v protocol.Verb, owner string) bool {
 	return r.App.Config.IsEnabled(v) && r.Caller.MayFor(access.Permission(v.Info().Right), owner)
 }
 
-// refusal says why the caller may not.
 func (s *App) refusal(c access.Caller, need access.Permission) error {
 	switch {
 	case c.Unnamed != "":

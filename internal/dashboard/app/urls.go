@@ -19,7 +19,6 @@ type URLs struct {
 	Assets string // fingerprint of the embedded assets
 }
 
-// self is the address of what was asked for.
 func (u URLs) self(r *Request) string {
 	return u.Prefix + strings.TrimPrefix(r.URL.RequestURI(), u.Route)
 }

@@ -28,7 +28,6 @@ type leasedView struct {
 // stateUnknown is that of a lock that nobody held when etcd was last heard.
 const stateUnknown metadata.State = "unknown"
 
-// free answers with the page of a lock that nobody holds.
 func (p *Pages) free(r *app.Request, lock *app.Lock) (app.Answer, error) {
 	v := freePage{lockFrame: p.lockFrame(r, lock), State: metadata.StateFree}
 	at := lock.Viewpoint(r.Viewpoint())

@@ -86,7 +86,6 @@ func (p *Pages) ServeStatus(r *app.Request) (app.Answer, error) {
 	return p.app.Render("status", v)
 }
 
-// policyFacts is by what the unlockers decide together.
 func policyFacts(p staleness.Policy) []fact {
 	abandoned := "reported only, until their deadline"
 	if p.UnlockAbandoned {

@@ -31,7 +31,6 @@ func windows() []window {
 		{"24h", "24 h", timeline.MaxAge}}
 }
 
-// windowOf is the window that a request asks for, or the standard one.
 func windowOf(r *app.Request, standard window) (window, error) {
 	asked := r.URL.Query().Get("window")
 	if asked == "" {

@@ -29,7 +29,6 @@ type wait struct {
 	since time.Time // by the waiter's clock; the earliest of several tickets
 }
 
-// contended is a lock with waiters.
 type contended struct {
 	name    string
 	alone   []hold

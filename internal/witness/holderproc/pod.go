@@ -24,7 +24,6 @@ func ParseCgroup(text string) (podUID string) {
 	return ""
 }
 
-// podOfGroup returns the UID in the name of one group.
 func podOfGroup(name string) string {
 	if slice, ok := strings.CutSuffix(name, ".slice"); ok {
 		_, uid, ok := strings.Cut(slice, "-pod")

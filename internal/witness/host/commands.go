@@ -43,7 +43,6 @@ func (w *Witness) openCommand(h holder, watchers []watcher) (found openedCgroup)
 	return found
 }
 
-// close closes all that the witness has open for the process.
 func (p *process) close() {
 	closeAll(p.watchers)
 	if p.opened != nil {

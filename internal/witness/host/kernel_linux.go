@@ -51,7 +51,6 @@ func isGone(err error) bool { return errors.Is(err, unix.ESRCH) || errors.Is(err
 // exists reports whether a process has this id now.
 func exists(pid int64) bool { return !errors.Is(unix.Kill(int(pid), 0), unix.ESRCH) }
 
-// ended reports whether the process has ended by now.
 func (h *handle) ended() bool {
 	var over bool
 	err := h.raw.Control(func(fd uintptr) { over = readable(fd) })

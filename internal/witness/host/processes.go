@@ -7,7 +7,6 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// searchResult is the result of a search for a process.
 type searchResult int
 
 const (
@@ -16,7 +15,6 @@ const (
 	present                     // it runs, and is watched
 )
 
-// processes finds processes of this machine.
 type processes struct {
 	proc    proc
 	seesAll bool // the witness sees the processes of all pid namespaces
@@ -163,7 +161,6 @@ type exit struct {
 	code   *int
 }
 
-// addTo adds the end to a statement.
 func (e exit) addTo(s *metadata.Statement) {
 	s.EndedAt = metadata.Time{Time: e.at}
 	s.ExitCode = e.code

@@ -107,7 +107,6 @@ func (l *podList) DeepCopyObject() runtime.Object {
 	return &c
 }
 
-// groupVersion returns the group and version of pods.
 func groupVersion() schema.GroupVersion { return schema.GroupVersion{Version: "v1"} }
 
 func codecs() runtime.NegotiatedSerializer {
@@ -175,7 +174,6 @@ func mayRestart(ofPod, own string, end *podproof.End) bool {
 	return true
 }
 
-// newContainer returns the container with this name, according to its status.
 func newContainer(name string, statuses []containerStatus) podproof.Container {
 	c := podproof.Container{Name: name, NewSince: podproof.Never, EndedSince: podproof.Never}
 	for i := range statuses {

@@ -161,7 +161,6 @@ func (f *feed) fallBehind() {
 	}
 }
 
-// recordFailure notes that a request has failed.
 func (f *feed) recordFailure() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -71,7 +71,6 @@ type Witness struct {
 	unconfirmed chan unconfirmedPod // pods that have to be confirmed
 }
 
-// hold identifies one hold of a lock.
 type hold struct {
 	uuid  string
 	token int64
@@ -286,7 +285,6 @@ func (w *Witness) writeFailed(err error) bool {
 	return true
 }
 
-// statement returns the finding as a statement.
 func statement(r *metadata.Record, f podproof.Finding, by string, now time.Time) metadata.Statement {
 	s := metadata.Statement{
 		Name: r.Name, UUID: r.UUID, Token: r.Token, Cause: f.Cause, Reason: f.How,
