@@ -94,6 +94,9 @@ func TestActionsAskForConfirmation(t *testing.T) {
 			w.Header().Get("X-Frame-Options") != "DENY" || len(done) > 0 {
 			t.Fatalf("the form of %s: %d %v, did %v", v.page, w.Code, w.Header(), done)
 		}
+		if from := attributes(w.Body.String(), "data-from"); v.page == "end-delay" && len(from) > 0 {
+			t.Errorf("the head of the form of a lock delay is replaced by that of %v", from)
+		}
 		w = post(d, "chief", v.link(), v.form)
 		then := "/lock?name=" + v.lock + "&hold=" + v.form.Get("hold")
 		if v.page == "end-delay" {
