@@ -95,14 +95,14 @@ func words(l *locks.HeldLock, kind StepKind) (title string, effect sentence) {
 	case LookAtLock:
 		return lookWords(l.Record)
 	case GiveTime:
-		effect = effect.Say("Alert and auto-unlock move ahead.")
+		effect = effect.Say("Alert and auto-unlock come later.")
 		if l.Waiters > 0 {
 			effect = effect.Say(" " + text.Count(l.Waiters, "waiter") + pick(l.Waiters == 1, " waits", " wait") +
 				" that much longer.")
 		}
 		return "It works, but needs longer", effect
 	case AskToFinish:
-		return "It can stop early", effect.Say("It is told, and decides itself.")
+		return "It can stop early", effect.Say("It is told, and may go on.")
 	case End:
 		if isRun(l.Record) {
 			return "It hangs: end it", effect.Say("Ends the wrapper, which ends its command and releases the lock.")

@@ -84,7 +84,7 @@ func wordings() []wording {
 			metric:  "mutexdash_extensions_total", help: "Requests to give holders more time, by result.",
 			form: formWords{Title: "Give more time to the holder of", Tab: "more time for",
 				Effects: []string{
-					"Alert and auto-unlock move forward by this much: from where they are, or from now if they have " +
+					"Alert and auto-unlock are put off by this much: from where they are, or from now if they have " +
 						"passed. A lock that alerts stops alerting until then.",
 					"The time cannot be taken back; waiters may wait that much longer.",
 				},
