@@ -34,8 +34,8 @@ func command() *cobra.Command {
 		Use:   "mutexdev",
 		Short: "etcd, unlocker, dashboard and demo locks in one process",
 		Long: `mutexdev runs an etcd, the unlocker, the dashboard and demo services that take locks, all in one
-process, and prints where to look. Ctrl-C stops it, and nothing is left behind. It is for trying out
-and developing: there are no passwords, and it listens on this machine only.`,
+process, and prints where to look. Ctrl-C stops it and deletes its data. It is for trials and
+development: there are no passwords, and it listens on this machine only.`,
 		Example: `  mutexdev
   mutexdev --no-demo --speed 5`,
 		Args: cobra.NoArgs,

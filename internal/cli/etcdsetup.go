@@ -54,7 +54,7 @@ From then on etcd refuses every client that is not a user, including those of ot
 create all users first. You must be root: --etcd.user=root with a password, which becomes root's, or a
 client certificate for root on an etcd with --client-cert-auth.
 
-What is done is printed as etcdctl commands.`,
+It prints what it does as etcdctl commands.`,
 		Example: `  mutexctl etcd-setup --dry-run --client billing
   mutexctl etcd-setup --witness --client billing --password-dir /etc/unlocker
   mutexctl etcd-setup --enable-auth --etcd.user root --etcd.password-file root.password`,

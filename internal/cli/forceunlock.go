@@ -29,7 +29,7 @@ func newForceUnlock(a *app) *cobra.Command {
 	o := &forceUnlockOptions{app: a}
 	cmd := &cobra.Command{
 		Use:   "force-unlock NAME|QUERY --reason REASON",
-		Short: "End somebody else's hold, or a lock delay, as an operator",
+		Short: "End another's hold, or a lock delay, as an operator",
 		Long: `Remove the record of a lock, whatever its deadlines say. The hold ends at once and the next waiter
 gets the lock. The holder is NOT stopped: it may still be working, and learns of the loss only when
 its library checks. Unless fencing tokens are checked, two processes may then work at the same time.
@@ -41,14 +41,14 @@ required: the uuid of the hold you saw with show. If another hold is there by th
 and the exit status is 3. For a record without a uuid, give --uuid none. End the holders of a
 semaphore or read-write lock one at a time, by their own names: pool#2.
 
-With a query such as host:node-7 (see "mutexctl help query"), it lists the holds that it finds, leaves out
-those alive within the last minute, and asks for their number. A hold that has changed by then is spared.
+With a query such as host:node-7 (see "mutexctl help query"), it lists the matching holds, except those
+alive within the last minute, and asks for their number. A hold that has changed by then is spared.
 
 If the record or the unlockers ask for a lock delay, clients that honor lock delays do not take the lock
 until it is over: see "mutexctl list --delays". Choose another with --lock-delay, 0 for none.
 
-With --end-delay, end such a delay early: the next waiter gets the lock at once. Do so only if you know
-that the former holder is no longer working. It does not ask.`,
+With --end-delay, end such a delay early, without confirmation: the next waiter gets the lock at once. Do
+so only if you know that the former holder is no longer working.`,
 		Example: `  mutexctl force-unlock nightly/report --reason 'node-7 is dead, ticket OPS-12'
   mutexctl force-unlock nightly/report --uuid 3f1c6b1e-6f0a-4c3a-9f57-0d3a6f1f2a55 --yes --reason 'node-7 is dead'
   mutexctl force-unlock host:node-7 --reason 'node-7 burnt down'   # all locks of a dead machine

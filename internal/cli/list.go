@@ -37,7 +37,7 @@ func newList(a *app) *cobra.Command {
 		SuggestFor: []string{"status", "locks", "ps"},
 		Short:      "List held locks, the most urgent first",
 		Long: `List the held locks, the most urgent first, as on the dashboard: those that need a person, then those
-that unlockers remove by themselves, then those on time. The first line is the lock of the sentence above.
+that unlockers remove by themselves, then those on time. The sentence on top is about the first line.
 A QUERY selects some of them, as the dashboard's search does: see "mutexctl help query".
 
 Each holder of a semaphore or read-write lock has a line of its own, such as pool#2. WAITING counts the
@@ -48,15 +48,14 @@ With --due, list only locks past their deadline, which an unlocker with a fresh 
 clock would remove now, by the policy that the running unlockers publish; and say what pauses auto-unlock.
 
 With --delays, list the lock delays instead: locks that clients do not take yet, because a hold was ended
-by force or because of its deadline, and the former holder may still be working. A delay ends by itself, or
-by "mutexctl force-unlock --end-delay".
+by force or at its deadline, and the former holder may still be working. A delay ends by itself, or by
+"mutexctl force-unlock --end-delay".
 
 On a terminal, what does not fit is cut, and a note says so; -o wide shows all. In a pipe or a file
 nothing is cut. With -o name, one name per line, in the form that --escaped reads.`,
 		Example: `  mutexctl list 'billing/*' state:alerting,expired
   mutexctl list 'host:node-7 held:>10m'
   mutexctl list --sort held --limit 10   # the ten oldest holds
-  mutexctl list -o json | jq -r 'select(.locked_at_in_seconds < -3600) | .name'
   mutexctl list --delays 'billing/*'`,
 		Aliases: []string{"ls"},
 	}

@@ -243,7 +243,7 @@ func newAsk(a *app) *cobra.Command {
 		Short: "Ask the holder of a lock to finish, as an operator",
 		Long: `Ask the holder of a lock to finish early. Nothing is taken away: the holder sees the request if its
 library watches the lock, and finishes if it can. "mutexctl run" passes it on with --on-ask. A later
-request replaces an earlier one. See with "mutexctl show" whether the holder has answered.`,
+request replaces an earlier one. "mutexctl show" says whether the holder has answered.`,
 		Example: `  mutexctl ask nightly/report --reason 'the deploy waits'
   mutexctl ask nightly/report --uuid 3f1c6b1e-6f0a-4c3a-9f57-0d3a6f1f2a55 --reason 'the deploy waits' --ticket OPS-12`,
 	}
@@ -258,9 +258,9 @@ func newExtend(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "extend NAME --by DURATION --reason REASON",
 		Short: "Give the holder of a lock more time, as an operator",
-		Long: `Move alert and auto-unlock of somebody else's lock forward, for a holder that is healthy but slow:
-by --by from now or, if they lie in the future, from where they are. A lock that alerts stops
-alerting. Deadlines never move back, not even by what the holder does later.
+		Long: `Move a lock's alert and auto-unlock forward, for a holder that is healthy but slow: by --by from now
+or, if they lie in the future, from where they are. A lock that alerts stops alerting. Nothing that the
+holder does later moves these deadlines back.
 
 Refused for a holder that is proven to have ended, and for a record without readable deadlines. To
 extend a lock of your own, use alive.`,

@@ -91,13 +91,13 @@ func newAlive(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "alive [NAME [PROGRESS...]]",
 		Short: "Postpone alert and auto-unlock of a lock that you hold",
-		Long: `Report that the work under a lock is making progress. This postpones alert and auto-unlock, by the
-same time as before or until --for from now. PROGRESS appears on the dashboard and in "mutexctl show".
-Deadlines never move back.
+		Long: `Report that the work under a lock is making progress. This postpones alert and auto-unlock, by as much
+as before or to --for from now. PROGRESS appears on the dashboard and in "mutexctl show". Deadlines
+never move back.
 
 Under "mutexctl run", NAME and --uuid are not needed: run passes them in MUTEX_NAME and MUTEX_UUID.
-It extends the lock itself while the command runs, but only alive postpones the alert and shows how
-far the work is.`,
+While the command runs, run extends the lock, but only alive postpones the alert and shows how far the
+work is.`,
 		Example: `  mutexctl run report --expect 10m -- sh -c './one && mutexctl alive --progress "1 of 2" && ./two'
   mutexctl alive nightly/report --uuid "$uuid" 3 of 12 files done
   mutexctl alive db/migrate --uuid "$uuid" --for 1h`,
@@ -199,13 +199,13 @@ func newUnlock(a *app) *cobra.Command {
 		Short: "Release a lock that you hold",
 		Long: `Release a lock on behalf of its holder, by the hold's uuid: usually in a script that took it with
 reserve. This is an ordinary release: it writes nothing to history or audit, and needs no reason. To
-end somebody else's hold, use force-unlock.
+end another's hold, use force-unlock.
 
 Under "mutexctl run", run releases the lock itself; a command that does so earlier is ended, because
 its lock is gone.
 
-Exits with 3 when another process holds the lock, 4 when nobody does: whatever was done since then was
-done without the lock.`,
+Exits with 3 when another process holds the lock, 4 when nobody does: the lock was lost, and what was
+done since then was done without it.`,
 		Example: `  mutexctl unlock nightly/report --uuid 3f1c6b1e-6f0a-4c3a-9f57-0d3a6f1f2a55
 
   export MUTEX_NAME=db/migrate
@@ -216,7 +216,7 @@ done without the lock.`,
 	}
 	o.own.flags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := o.own.parse(args, "; to end the hold of somebody else use force-unlock"); err != nil {
+		if err := o.own.parse(args, "; to end another's hold, use force-unlock"); err != nil {
 			return err
 		}
 		return o.app.withSession(cmd.Context(), o.run)

@@ -36,12 +36,12 @@ func (t *takeFlags) add(cmd *cobra.Command, wait waitTimeout) {
 	f := cmd.Flags()
 	t.given = f
 	f.StringVar(&t.purpose, "purpose", "",
-		"`text` that says what the lock is for; whoever is alerted reads this first")
+		"`text` that says what the lock is for; alerts show it")
 	f.StringArrayVar(&t.attributes, "attr", nil, "an attribute to show, as `name=value`; repeatable")
 	f.Var(&t.wait, "wait", "how long to wait for the lock: a duration, 0 to try once, or forever")
 	f.BoolVar(&t.skipQueue, "without-queue", false, "take the lock as soon as it is free, ahead of the queue")
 	f.DurationVar(&t.lockDelay, "lock-delay", 0,
-		"keep others out if somebody else ends the hold, up to 1h; 0 overrides the unlocker's default")
+		"keep others out after auto-unlock or force unlock, up to 1h; 0 overrides the unlocker's default")
 	f.IntVar(&t.semaphore, "semaphore", 0,
 		"the lock is a semaphore with this many permits in total; take one of them")
 	f.IntVar(&t.weight, "weight", 1, "with --semaphore: how many permits to take, all or none")

@@ -31,7 +31,7 @@ const exitCodes = `mutexctl exits with one of these statuses:
        includes a signal of --on-ask
 
 "mutexctl check" is a Nagios and Icinga plugin with their statuses: 0 OK, 1 WARNING, 2 CRITICAL,
-3 UNKNOWN, which also stands for a wrong argument.
+3 UNKNOWN, also for a wrong argument.
 
 If your command may exit with one of these statuses itself, look at stderr: each line that run writes
 begins with "mutexctl run:".`
@@ -109,12 +109,10 @@ func newQueryTopic() *cobra.Command {
 
 A plain word is a part of several texts. To name one lock, as in scripts and checks, write name:=NAME.
 Quote * ? < > and blanks for the shell: mutexctl list 'host:node-7 held:>10m'. If a query begins with -,
-put -- before it. A term that does not apply is an error: watch, list and check look at locks, which have
-no ended:; history looks at ended holds, as they were at their end, which have no wait: and waiters:; and
-"list --delays" has only name: owner: host: purpose: and hold:.`,
-		Example: `  mutexctl list host:node-7 'held:>10m'
-  mutexctl check 'name:=billing/nightly'
-  mutexctl history 'billing/*' ended:force-unlocked
+put -- before it. A term that does not apply is an error: watch, list and check look at locks, without
+ended:; history looks at ended holds as they were at their end, without wait: and waiters:; and "list
+--delays" has only name: owner: host: purpose: and hold:.`,
+		Example: `  mutexctl check 'name:=billing/nightly'
   mutexctl watch -- -owner:test`,
 	}
 }

@@ -34,9 +34,9 @@ func newWatch(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "watch [QUERY...]",
 		Short: "Follow locks as they are taken, alert and end",
-		Long: `Print a line whenever a lock is taken, changes state or ends, and why it ended, after one line for
-each lock already held.
-A QUERY selects locks while it finds them, until their hold ends: see "mutexctl help query".
+		Long: `Print a line for each lock already held, then one whenever a lock is taken, changes state or ends, and
+why it ended. A QUERY selects locks while they match it, and the end of each hold printed before: see
+"mutexctl help query".
 
 Stop it with Ctrl-C. When etcd is unreachable, watch reports it on stderr and resumes by itself.`,
 		Example: `  mutexctl watch

@@ -44,8 +44,8 @@ func witnessCommand() *cobra.Command {
 	var o witnessOptions
 	cmd := &cobra.Command{
 		Use: "witness", Short: "Report holders on this machine that have died", Args: cobra.NoArgs,
-		Long: `Run a witness of this machine. It watches the processes that hold locks, and records in etcd as soon as
-one of them has ended, for whatever reason. An unlocker need not wait for the deadlines of such locks.
+		Long: `Run a witness of this machine. It watches the processes that hold locks, and records in etcd when one
+has ended, for whatever reason. An unlocker need not wait for the deadlines of such locks.
 
 Run one on each machine, in the machine's own pid namespace. It needs no root. In etcd, it needs a
 role with read permission for the locks' prefix, and readwrite for PREFIX.deaths/ and
