@@ -112,7 +112,6 @@ func TestOnlyLocksThatNeedAttentionHaveSeries(t *testing.T) {
 	w := newWorld(lock("calm", time.Hour), lock("late", -time.Minute), lock("very late", -2*time.Hour), unreadable)
 	expect(t, lockmetrics.New(w.config()), `
 unlocker_lock_alert_at_timestamp_seconds{hostname="host-1",lock="late",owner="billing"} 1.69999994e+09
-unlocker_lock_alert_at_timestamp_seconds{hostname="host-1",lock="unreadable",owner="billing"} 1.7000036e+09
 unlocker_lock_alert_at_timestamp_seconds{hostname="host-1",lock="very late",owner="billing"} 1.6999928e+09
 unlocker_lock_auto_unlock_at_timestamp_seconds{hostname="host-1",lock="late",owner="billing"} 1.70000354e+09
 unlocker_lock_auto_unlock_at_timestamp_seconds{hostname="host-1",lock="very late",owner="billing"} 1.6999964e+09

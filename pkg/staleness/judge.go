@@ -34,7 +34,8 @@ type Moment struct {
 type Judgement struct {
 	State metadata.State
 	// DueAlert and ExpiresAt are the deadlines in effect, in UTC: alert_at and auto_unlock_at of the record, or the
-	// default policy's if the record has no readable ones. Zero = never.
+	// default policy's if the record has no readable ones. Zero = never. The alert_at of a malformed record has no
+	// effect.
 	DueAlert, ExpiresAt time.Time
 	// Next is the wall time at which the state changes unless the record changes; zero = never.
 	Next time.Time
@@ -79,7 +80,6 @@ func (v Judgement) DueUnlock() time.Time {
 
 type deadlines struct {
 	alert, unlock   time.Time // zero = never
-	alertByPolicy   bool      // alert is the default policy's
 	unlockByPolicy  bool      // unlock is the default policy's
 	recordMalformed bool
 	proven          bool          // the holder has ended
@@ -98,9 +98,11 @@ func deadlinesInEffect(r *metadata.Record, p Policy, now Moment) deadlines {
 	case d.clockOff < 0:
 		d.unlock = roundUpToSecond(d.unlock.Add(-d.clockOff))
 	}
-	if d.alert.IsZero() && p.DefaultAlertAfter > 0 {
+	switch {
+	case d.alert.IsZero() && p.DefaultAlertAfter > 0:
 		d.alert = sinceFirstSeen(r, p.DefaultAlertAfter, now)
-		d.alertByPolicy = true
+	case d.recordMalformed: // it has an alert of its own already
+		d.alert = time.Time{}
 	}
 	if d.unlock.IsZero() && p.DefaultAutoUnlockAfter > 0 {
 		d.unlock = sinceFirstSeen(r, p.DefaultAutoUnlockAfter, now)
@@ -123,7 +125,7 @@ func (d deadlines) state(wall time.Time) metadata.State {
 	switch {
 	case passed(d.unlock, wall):
 		return metadata.StateExpired
-	case d.recordMalformed && !(d.alertByPolicy && passed(d.alert, wall)):
+	case d.recordMalformed && !passed(d.alert, wall):
 		return metadata.StateMalformed
 	case d.proven:
 		return metadata.StateAbandoned
@@ -135,8 +137,7 @@ func (d deadlines) state(wall time.Time) metadata.State {
 
 // warning returns the wall time from which the lock is alerting or expired; zero = never.
 func (d deadlines) warning() time.Time {
-	malformedUntilExpired := d.recordMalformed && !d.alertByPolicy
-	if malformedUntilExpired || !d.unlock.IsZero() && d.unlock.Before(d.alert) {
+	if d.alert.IsZero() || !d.unlock.IsZero() && d.unlock.Before(d.alert) {
 		return d.unlock
 	}
 	return d.alert

@@ -85,15 +85,15 @@ func TestJudge(t *testing.T) {
 		{"a default deadline expires it", lock(noAlertAt, noAutoUnlockAt), unlocksMalformed, 2 * time.Hour,
 			judgement(metadata.StateExpired, hour, start.Add(2*time.Hour), never)},
 		{"without auto_unlock_at it is malformed even past alert_at", lock(noAutoUnlockAt), plain, 2 * time.Hour,
-			judgement(metadata.StateMalformed, alert, never, never)},
+			judgement(metadata.StateMalformed, never, never, never)},
 		{"without alert_at it is malformed until auto_unlock_at", lock(noAlertAt), plain, 0,
 			judgement(metadata.StateMalformed, hour, unlock, unlock)},
 		{"without alert_at it expires at its own auto_unlock_at", lock(noAlertAt), plain, 2 * time.Minute,
 			judgement(metadata.StateExpired, hour, unlock, never)},
 		{"without uuid it is malformed past alert_at", lock(noUUID), plain, time.Minute,
-			judgement(metadata.StateMalformed, alert, unlock, unlock)},
+			judgement(metadata.StateMalformed, never, unlock, unlock)},
 		{"without uuid it expires", lock(noUUID), plain, 2 * time.Minute,
-			judgement(metadata.StateExpired, alert, unlock, never)},
+			judgement(metadata.StateExpired, never, unlock, never)},
 		{"other problems change nothing", lock(func(r *metadata.Record) {
 			r.Problems = []metadata.Problem{{Field: "locked_at", Kind: metadata.ProblemBadTime}}
 		}), plain, 0, judgement(metadata.StateHeld, alert, unlock, alert)},
