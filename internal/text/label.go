@@ -40,15 +40,9 @@ func NameLabel(name string) string {
 
 // isLabel reports whether s needs no change.
 func isLabel(s string) bool {
-	if len(s) > maxLabelBytes || !utf8.ValidString(s) {
-		return false
-	}
-	for _, r := range s {
-		if (r < ' ' || r >= utf8.RuneSelf || r == 0x7f) && !unicode.IsGraphic(r) {
-			return false
-		}
-	}
-	return true
+	return len(s) <= maxLabelBytes && utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool {
+		return (r < ' ' || r >= utf8.RuneSelf || r == 0x7f) && !unicode.IsGraphic(r)
+	})
 }
 
 // AttributeLabels returns the labels that these attributes of a record become. One is empty if the record does not have

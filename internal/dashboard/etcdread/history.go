@@ -210,13 +210,7 @@ func (s *History) CompleteSince(now time.Time) time.Time {
 	if s.since.IsZero() {
 		return s.since
 	}
-	reach := s.since
-	for _, t := range []time.Time{s.seenSince, now.Add(-maxSeenAge)} {
-		if t.After(reach) {
-			reach = t
-		}
-	}
-	return reach
+	return protocol.Later(s.since, protocol.Later(s.seenSince, now.Add(-maxSeenAge)))
 }
 
 // FindSeen returns the ending of a hold as the dashboard saw it, or nil.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -110,9 +111,7 @@ func ByTimeWaited(a, b *Lane) int {
 
 func (l *Lane) add(i *Interval, p *Options) {
 	l.All = append(l.All, i)
-	if i.Begin.Before(l.First) {
-		l.First = i.Begin
-	}
+	l.First = protocol.Earlier(l.First, i.Begin)
 	last := i.End
 	if last.IsZero() {
 		last = p.AsOf
@@ -120,9 +119,7 @@ func (l *Lane) add(i *Interval, p *Options) {
 			l.Holders = append(l.Holders, i)
 		}
 	}
-	if last.After(l.Last) {
-		l.Last = last
-	}
+	l.Last = protocol.Later(l.Last, last)
 	length := i.LengthWithin(p.From, p.AsOf)
 	if i.Wait {
 		l.TimeWaited += length
@@ -142,12 +139,7 @@ func severity(ended string) int {
 
 // PercentOf returns the part of s that from and to cover, in percent.
 func (s Span) PercentOf(from, to time.Time) PercentRange {
-	if from.Before(s.From) {
-		from = s.From
-	}
-	if to.After(s.To) {
-		to = s.To
-	}
+	from, to = protocol.Later(from, s.From), protocol.Earlier(to, s.To)
 	whole := float64(s.To.Sub(s.From))
 	return PercentRange{100 * float64(from.Sub(s.From)) / whole, max(0, 100*float64(to.Sub(from))/whole)}
 }
@@ -193,10 +185,7 @@ func newBar(i *Interval, p *Options) Bar {
 	end := cmp.Or(i.End, p.AsOf)
 	b := Bar{PercentRange: p.PercentOf(i.Begin, end), Interval: i, N: 1, From: i.Begin, To: end}
 	if late := i.LateSince(p.AsOf); !late.IsZero() {
-		if late.Before(i.Begin) {
-			late = i.Begin
-		}
-		b.Late = p.PercentOf(late, end)
+		b.Late = p.PercentOf(protocol.Later(late, i.Begin), end)
 	}
 	switch {
 	case i.Dead:

@@ -68,14 +68,7 @@ func (i *Interval) HistoryID() string {
 
 // LengthWithin returns how much of the interval lies between from and to. A current one lasts until to.
 func (i *Interval) LengthWithin(from, to time.Time) time.Duration {
-	begin, end := i.Begin, i.End
-	if begin.Before(from) {
-		begin = from
-	}
-	if end.IsZero() || end.After(to) {
-		end = to
-	}
-	return max(0, end.Sub(begin))
+	return max(0, protocol.Earlier(i.End, to).Sub(protocol.Later(i.Begin, from)))
 }
 
 // LateSince returns the alert time of a hold that passed it, else zero.
@@ -155,11 +148,8 @@ func dropContinued(all []Interval) []Interval {
 
 // clampBegin moves the begin to the end, or to now, if it is later or unknown.
 func (i *Interval) clampBegin(now time.Time) {
-	end := cmp.Or(i.End, now)
 	i.BeginUnknown = i.BeginUnknown || i.Begin.IsZero()
-	if i.Begin.IsZero() || i.Begin.After(end) {
-		i.Begin = end
-	}
+	i.Begin = protocol.Earlier(i.Begin, cmp.Or(i.End, now))
 }
 
 // beginAfter ends the overlap of a hold with the one before it.
