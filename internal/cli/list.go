@@ -42,7 +42,8 @@ A QUERY selects some of them, as the dashboard's search does: see "mutexctl help
 
 Each holder of a semaphore or read-write lock has a line of its own, such as pool#2. WAITING counts the
 waiters of the whole lock. ALERT is "if silent" for a holder that keeps extending its lock, and "at
-unlock" where the alert comes only with the auto-unlock.
+unlock" where the alert comes only with the auto-unlock. AUTO-UNLOCK is "never" while no unlocker removes
+the lock.
 
 With --due, list only locks past their deadline, which an unlocker with a fresh view and a verified
 clock would remove now, by the policy that the running unlockers publish; and say what pauses auto-unlock.
@@ -156,19 +157,28 @@ func (o *listOptions) table(all *snapshot, found *locks.Result, shown []*locks.R
 	t := term.Table{Coloured: term.TakesColours(o.app.Stdout)}
 	t.Row("STATE", "LOCK", "HELD AS", "ENDED", "CLOCK", ackColumn, "OWNER", "HOST:PID", "HELD", "ALERT", "AUTO-UNLOCK",
 		"WAITING", "PURPOSE")
+	c := headline.Input{Now: now, Combined: all.combined}
 	for _, l := range shown {
 		r := l.Record
+		alert, unlock := deadlineTexts(l, &c)
 		state := l.StateIn(found.Class(l))
 		t.Row(string(state), text.Visible(r.Name),
 			orNone(protocol.DescribeShare(l.Share())), orNone(endedText(r, now)), orNone(clockAhead(l.Judgement)),
 			orNone(acknowledgedText(r, now)), fullText(r.Owner), locks.HostPID(fullText(r.Hostname), r.PID),
-			age(r.LockedAt, now), alertText(r, l.Judgement, now), relative(l.DueUnlock(), now), strconv.Itoa(l.Waiters),
-			fullText(r.Purpose))
+			age(r.LockedAt, now), alert, unlock, strconv.Itoa(l.Waiters), fullText(r.Purpose))
 		t.Paint(0, stateColour(state))
 	}
 	t.DropEmpty("HELD AS", "ENDED", "CLOCK", ackColumn)
 	return o.app.writeTable(&t, t.Fit(o.app.width(o.format), "PURPOSE", "HELD AS", "CLOCK", ackColumn, "HELD", "ENDED",
 		"ALERT", "WAITING", "HOST:PID", "OWNER"))
+}
+
+// deadlineTexts returns when the lock alerts, and when it is auto-unlocked.
+func deadlineTexts(l *locks.Row, c *headline.Input) (alert, unlock string) {
+	if l.DueUnlock().After(c.Now) && c.WhyNeverRemoved(&locks.HeldLock{Row: l, Lock: l.Name}) != "" {
+		return relative(l.DueAlert, c.Now), "never"
+	}
+	return alertText(l.Record, l.Judgement, c.Now), relative(l.DueUnlock(), c.Now)
 }
 
 // summary returns the line below the table: how many of the selected locks are in which state, and what is not shown.

@@ -26,7 +26,7 @@ func queryKeys() []string {
 // field is the condition of "key:value".
 func (q *Query) field(key, value string) (matcher, error) {
 	if strings.TrimPrefix(value, "=") == "" {
-		return nil, fmt.Errorf("the key %s wants a value", key)
+		return nil, fmt.Errorf("the key %s needs a value", key)
 	}
 	switch key {
 	case "owner":
@@ -65,7 +65,7 @@ func (q *Query) field(key, value string) (matcher, error) {
 func pidTerm(value string) (matcher, error) {
 	pid, err := strconv.ParseInt(value, 10, 64)
 	if err != nil || pid <= 0 {
-		return nil, errors.New("wants a number of a process")
+		return nil, errors.New("needs a process id, like pid:17")
 	}
 	return func(s *Subject, _ time.Time) bool { return s.PID == pid }, nil
 }
@@ -126,7 +126,7 @@ func stateWords() (words []string) {
 }
 
 func endedTerm(value string) (matcher, error) {
-	wanted, err := splitWords(value, "end", endedWords())
+	wanted, err := splitWords(value, "ending", endedWords())
 	return func(s *Subject, _ time.Time) bool {
 		return slices.Contains(wanted, s.Ended) || s.HadAlerted && slices.Contains(wanted, Alerted)
 	}, err
@@ -137,7 +137,7 @@ func splitWords(list, kind string, known []string) ([]string, error) {
 	words := strings.Split(list, ",")
 	for _, word := range words {
 		if !slices.Contains(known, word) {
-			return nil, errors.New("no such " + kind + ": " + strings.Join(known, " "))
+			return nil, errors.New("no such " + kind + ", only " + strings.Join(known, ", "))
 		}
 	}
 	return words, nil
@@ -146,7 +146,7 @@ func splitWords(list, kind string, known []string) ([]string, error) {
 // acknowledgedTerm matches what somebody has acknowledged, or nobody.
 func acknowledgedTerm(value string) (matcher, error) {
 	if value != "yes" && value != "no" {
-		return nil, errors.New("wants yes or no")
+		return nil, errors.New("must be yes or no")
 	}
 	return func(s *Subject, _ time.Time) bool { return (s.Acknowledged != nil) == (value == "yes") }, nil
 }
@@ -170,7 +170,7 @@ func countTerm(value string) (matcher, error) {
 	more, number, ok := comparison(value)
 	n, err := strconv.Atoi(number)
 	if !ok || err != nil || n < 0 {
-		return nil, errors.New("wants a comparison with a number, like waiters:>0")
+		return nil, errors.New("needs > or < and a number, like waiters:>0")
 	}
 	return func(s *Subject, _ time.Time) bool { return more && s.Waiters > n || !more && s.Waiters < n }, nil
 }
@@ -179,7 +179,7 @@ func durationTerm(key, value string) (matcher, error) {
 	more, text, ok := comparison(value)
 	want, err := ParseDuration(text)
 	if !ok || err != nil {
-		return nil, fmt.Errorf("wants a comparison with a length of time, like %s:>1h30m", key)
+		return nil, fmt.Errorf("needs > or < and a duration, like %s:>1h30m", key)
 	}
 	return func(s *Subject, now time.Time) bool {
 		have, known := s.length(key, now)
@@ -191,7 +191,7 @@ func instantTerm(key, value string) (matcher, error) {
 	more, text, ok := comparison(value)
 	want, err := time.Parse(time.RFC3339, text)
 	if !ok || err != nil {
-		return nil, fmt.Errorf("wants a comparison with a time, like %s:>2026-11-21T03:00:00Z", key)
+		return nil, fmt.Errorf("needs > or < and a time, like %s:>2026-11-21T03:00:00Z", key)
 	}
 	return func(s *Subject, _ time.Time) bool {
 		have := s.Taken
@@ -265,12 +265,12 @@ func Forms() []Form {
 		{`hold:3f2a`, "the hold whose id begins with this"},
 		{`label:team=core`, "an attribute of the record; label:team for any value"},
 		{`state:alerting,expired`, "states; expiring too"},
-		{`held:>1h`, "held for longer; < for less; lengths like 90s 5m 1h30m 2d"},
-		{`alert:<5m`, "alerts within that time, or did"},
+		{`held:>1h`, "held for longer; < for less; durations like 90s 5m 1h30m 2d"},
+		{`alert:<5m`, "alerts within that time, or already has"},
 		{`unlock:<2m`, "is auto-unlocked within that time, or should have been"},
 		{`expired:>1m`, "expired for longer than that"},
 		{`waiters:>0`, "more waiters than that; < for fewer"},
-		{`wait:>30s`, "somebody has waited for longer"},
+		{`wait:>30s`, "the longest waiter has waited longer"},
 		{`taken:>2026-11-21T03:00:00Z`, "taken after that time, < before it"},
 		{`alerted:>2026-11-21T03:00:00Z`, "alerting, abandoned or expired since then"},
 		{`acknowledged:no`, "not acknowledged"},

@@ -57,7 +57,7 @@ func (l *list) check(v url.Values) error {
 	}
 	limit := v.Get("limit")
 	if limit != "" && (strconv.Itoa(l.asked.Limit) != limit || l.asked.Limit > pages.MaxAPILimit) {
-		return fmt.Errorf("limit: wants a number from 1 to %d", pages.MaxAPILimit)
+		return fmt.Errorf("limit: must be a number from 1 to %d", pages.MaxAPILimit)
 	}
 	for name := range strings.SplitSeq(v.Get("fields"), ",") {
 		if name != "" && !slices.Contains(lockFields(), name) {

@@ -53,7 +53,7 @@ func ParseLimitAndCursor(v url.Values, standard, most int) (limit int, after Cur
 	limit = standard
 	if text := v.Get("limit"); text != "" {
 		if limit, err = strconv.Atoi(text); err != nil || limit < 1 || limit > most {
-			return 0, after, fmt.Errorf("limit: wants a number from 1 to %d", most)
+			return 0, after, fmt.Errorf("limit: must be a number from 1 to %d", most)
 		}
 	}
 	if text := v.Get("after"); text != "" {
@@ -89,7 +89,7 @@ func ParseFilter(v url.Values, about locks.About, most int) (r Filter, err error
 	for name, t := range map[string]*time.Time{"from": &r.from, "to": &r.to} {
 		if text := v.Get(name); text != "" {
 			if *t, err = time.Parse(time.RFC3339, text); err != nil {
-				return r, fmt.Errorf("%s: wants a time like 2026-11-21T03:00:00Z", name)
+				return r, fmt.Errorf("%s: must be a time like 2026-11-21T03:00:00Z", name)
 			}
 		}
 	}

@@ -41,7 +41,7 @@ func windowOf(r *app.Request, standard window) (window, error) {
 			return w, nil
 		}
 	}
-	return standard, app.BadQuery("window: wants 15m, 1h, 6h or 24h")
+	return standard, app.BadQuery("window: must be 15m, 1h, 6h or 24h")
 }
 
 // watchedWindow is the last hour or, until the dashboard has watched for an hour, the last 15 minutes.
