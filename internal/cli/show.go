@@ -224,7 +224,7 @@ func (o *showOptions) printLeased(row *locks.Row) error {
 	}
 	p.row("lock", text.Visible(row.Name))
 	for _, f := range row.Leased.Facts(p.now) {
-		p.row(f.Label, f.Text)
+		p.row(f.Label, strings.TrimPrefix(f.Command+", "+f.Text, ", "))
 	}
 	firstRows(p, "waiting", row.Leased.Waiters, func(i int, w metadata.Waiter) string {
 		return fmt.Sprintf("%d. %s, lease %s", i+1, fullText(w.Owner), w.UUID)

@@ -32,7 +32,8 @@ func TestPageShowsItsFreshness(t *testing.T) {
 		page := ok(t, d, "/")
 		wantWords(t, page, says)
 		if isStale := age >= 5*time.Second; isStale != strings.Contains(page, `class="stale"`) ||
-			isStale != strings.Contains(page, `class="headline stale system"`) {
+			isStale != strings.Contains(page, `class="headline stale system"`) ||
+			isStale != strings.Contains(ok(t, d, "/lock?name="+stuck), `icon.svg?state=stale`) {
 			t.Errorf("%v after the last sign of life the page looks stale: %v", age, !isStale)
 		}
 	}

@@ -323,9 +323,9 @@ func TestChangesSinceTheFormWasShownAreShownFirst(t *testing.T) {
 		says, then string // empty: it is done
 	}{
 		"asked": {"ask", stuck, request("bob"), "bob has asked the holder to finish since you looked, so nothing was " +
-			"done.", `asked by bob 0s ago: "the deploy waits"`},
+			"done.", `bob asked the holder to finish 0s ago: "the deploy waits"`},
 		"asked by myself": {"ask", stuck, request("chief"), "You have already asked the holder to finish, so nothing " +
-			"was done.", "asked by chief 0s ago"},
+			"was done.", "chief asked the holder to finish 0s ago"},
 		"acknowledged": {"acknowledge", stuck, acknowledgement("bob"), "bob has acknowledged the lock since you looked",
 			"Yours replaces the acknowledgement by bob."},
 		"given more time": {"extend", stuck, extension("bob"), "bob has given it more time since you looked",

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/app"
+	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -57,6 +58,9 @@ func (s *sayings) page(situation string, d http.Handler, path string) {
 	said := w.Body.String()
 	switch kind := w.Header().Get("Content-Type"); {
 	case strings.HasPrefix(kind, "text/html"):
+		if strings.Contains(said, ">live,<") && !regexp.MustCompile(`data-follows|id="live"`).MatchString(said) {
+			s.Errorf("%s is said to be live, and nothing keeps it current", path)
+		}
 		if !strings.Contains(path, "window=") { // the pages of locks in golden files have their timeline
 			chart := regexp.MustCompile(`(?s)<section aria-labelledby="h-chart">.*?</section>`)
 			said = chart.ReplaceAllString(said, "")
@@ -243,6 +247,7 @@ func ofDeaths(say *sayings) {
 	s = mourning()
 	s.unlockers[0].HeldBack = []string{"etcd"}
 	say.head("held back", s, abandoned, unlocksAbandonedSoon)
+	say.part(`<dl class="facts">.*?</dl>`, "held back", s, abandoned, unlocksAbandonedSoon)
 	s = mourning()
 	s.away = errAway
 	s.fresh.HeardAt = s.now.Add(-5 * time.Minute)
@@ -417,6 +422,10 @@ func ofLists(say *sayings) {
 	for _, path := range []string{"/", "/waiting", "/api/v1/summary"} {
 		say.in("unclaimed", neglected(), path)
 	}
+	s = neglected()
+	s.fresh.HeardAt = s.now.Add(-time.Minute)
+	s.unclaimed = append(s.unclaimed, diagnosis.Unclaimed{Name: "too/new", Since: s.now.Add(-time.Minute)})
+	say.in("unclaimed, and etcd is silent", s, "/?q=orders/settle")
 	s = pool()
 	for _, path := range []string{"/?q=waiters:%3E1", "/?q=pool", "/api/v1/locks?sort=name&q=owner:batch",
 		"/waiting?q=owner:batch", "/waiting?q=owner:nobody"} {

@@ -108,6 +108,7 @@ type Diagnosis struct {
 	Condition Condition
 	Label     string   // the word for people
 	Why       Sentence // a sentence that goes on after the label and a colon, without its full stop
+	Beyond    Sentence // the part of Why that the headline of a late lock does not say
 }
 
 // upToTimes is how many times longer than usual a hold may take before the sentence names the longest ones, too.
@@ -133,14 +134,14 @@ func Diagnose(f Facts) Diagnosis {
 	case r.Token == 0 || r.Misplaced || reserved(r):
 		return Diagnosis{Condition: Unknown}
 	case r.ProvenDead():
-		return Diagnosis{Dead, "Dead", Ended(r.Death)}
+		return Diagnosis{Dead, "Dead", Ended(r.Death), nil}
 	case Suspected(r):
-		return Diagnosis{ProbablyDead, "Probably dead", Ended(r.Suspicion).Say("; this is a suspicion, not proof")}
+		return Diagnosis{ProbablyDead, "Probably dead", Ended(r.Suspicion).Say("; this is a suspicion, not proof"), nil}
 	case f.late() && f.ReportInterval > 0 && f.silence() > deadTimes*f.ReportInterval:
 		return Diagnosis{ProbablyDead, "Probably dead", Sentence{}.Say("it reported about every " +
-			text.Duration(f.ReportInterval) + ", and has been silent for ").Since(r.Alive.At)}
+			text.Duration(f.ReportInterval) + ", and has been silent for ").Since(r.Alive.At), nil}
 	case len(f.Waits) > 0:
-		return Diagnosis{Waiting, "Waiting", f.waiting()}
+		return Diagnosis{Waiting, "Waiting", f.waiting(), f.waiting()}
 	}
 	return f.pace()
 }
@@ -160,15 +161,15 @@ func (f *Facts) pace() Diagnosis {
 		return Diagnosis{Condition: Unknown}
 	case slow && took == nil && reports == nil:
 		return Diagnosis{Slow, "Slow or stuck",
-			why.Say("; it never reported, and too few past holds are known to compare")}
+			why.Say("; it never reported, and too few past holds are known to compare"), nil}
 	case missing, slow && !f.heard():
-		return Diagnosis{Slow, "Slow or stuck", why}
+		return Diagnosis{Slow, "Slow or stuck", why, took}
 	case slow:
-		return Diagnosis{Slow, "Slow", why}
+		return Diagnosis{Slow, "Slow", why, took}
 	case f.ReportInterval > 0 && f.Record.Alive != nil && f.Record.Alive.Progress != "":
-		return Diagnosis{Working, "Working", why}
+		return Diagnosis{Working, "Working", why, took}
 	}
-	return Diagnosis{Working, "Nothing unusual", why}
+	return Diagnosis{Working, "Nothing unusual", why, took}
 }
 
 // took says how long the hold took so far beside earlier ones, and whether that is unusually long.

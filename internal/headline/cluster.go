@@ -77,11 +77,11 @@ func (c *Input) deadlock(cycle *deadlock.Cycle) Headline {
 			Since(cycle.Since).Say(".")
 	}
 	if alone {
-		v.Details = v.Details.Say("A command under the lock wants the same lock, and will not get it: end the command.")
+		v.Details = v.Details.Say("A command that it runs waits for this lock and will never get it: end the command.")
 		return v
 	}
-	v.Details = v.Details.Say("Unless they do several jobs at once, they are stuck until one gives up or loses a " +
-		"lock: end the one whose work is cheapest to lose.")
+	v.Details = v.Details.Say("Unless they work on several things at once, they are stuck until one gives up or " +
+		"loses a lock: end the one whose work is cheapest to lose.")
 	return v
 }
 

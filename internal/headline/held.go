@@ -123,7 +123,7 @@ func (c *Input) late(l *locks.HeldLock) sentence {
 		return s.Say(pick(l.Shares > 1, ", but reports progress (", ", but its holder reports progress (")).
 			Value(text.Clip(alive.Progress, maxProgress)).Say(", ").Since(alive.At).Say(" ago).")
 	}
-	s = s.Say(". Its process lives (").Since(alive.At).Say(" ago), but its ")
+	s = s.Say(". Its process is alive (reported ").Since(alive.At).Say(" ago), but its ")
 	if alive.Progress == "" {
 		return s.Say("work has reported no progress.")
 	}
@@ -134,7 +134,7 @@ func (c *Input) late(l *locks.HeldLock) sentence {
 // aliveText says what the reports of a holder that is on time prove: that its process is alive. whose is "and its " or
 // "whose ". A heartbeat repeats the last progress, so that the time of that is not known.
 func aliveText(l *locks.HeldLock, whose string) (s sentence) {
-	s = s.Say(whose + "process is alive (").Since(l.Record.Alive.At).Say(" ago")
+	s = s.Say(whose + "process is alive (reported ").Since(l.Record.Alive.At).Say(" ago")
 	if progress := l.Record.Alive.Progress; progress != "" {
 		s = s.Say("; last progress: ").Value(text.Clip(progress, maxProgress))
 	}
@@ -165,7 +165,7 @@ func (c *Input) malformed(l *locks.HeldLock) sentence {
 
 // unreadableTime says that a time of the record is missing or cannot be read: nobody can tell it, or the unlockers do.
 func (c *Input) unreadableTime(l *locks.HeldLock, unknown bool, what, is, field string) (s sentence) {
-	s = s.Say(pick(unknown, "Nobody can tell when ", "Only the default of the unlockers tells when "))
+	s = s.Say(pick(unknown, "Nobody can tell when ", "Only the unlockers' default says when "))
 	if c.Unnamed {
 		s = s.Say("it" + what + is)
 	} else {

@@ -33,6 +33,16 @@ func (c *Input) WhyNeverRemoved(l *locks.HeldLock) string {
 	return ""
 }
 
+// WhyNotRemoved says why no unlocker removes the lock once it is due: never, or not while auto-unlock is paused; empty
+// where one does.
+func (c *Input) WhyNotRemoved(l *locks.HeldLock) string {
+	paused := c.paused(l, staleness.RuleUnverified)
+	if never := c.WhyNeverRemoved(l); never != "" || len(paused) == 0 {
+		return never
+	}
+	return "paused: " + diagnosis.RuleTexts(paused)
+}
+
 func (c *Input) whyDeadRemains(l *locks.HeldLock) (s sentence) {
 	switch why := c.WhyNeverRemoved(l); {
 	case why != "":
@@ -98,16 +108,13 @@ func (c *Input) autoUnlockText(l *locks.HeldLock) (s sentence) {
 // AutoUnlock says in a word when unlockers end a lock unless it changes, and why they do not yet.
 func (c *Input) AutoUnlock(l *locks.HeldLock) (when, why sentence) {
 	at := l.DueUnlock()
-	never := c.WhyNeverRemoved(l)
-	paused := c.paused(l, staleness.RuleUnverified)
+	whyNot := c.WhyNotRemoved(l)
 	heartbeats := HeartbeatsExtend(l.Row, c.Now)
 	switch {
 	case at.IsZero():
 		return when.Say("never"), why.Say("it has no readable deadline")
-	case never != "":
-		return when.Say("no"), why.Say(never)
-	case len(paused) > 0:
-		return when.Say("paused"), why.Say(diagnosis.RuleTexts(paused))
+	case whyNot != "":
+		return when.Say("no"), why.Say(whyNot)
 	case heartbeats != "":
 		return when.Say("no"), why.Say(heartbeats)
 	case isReporting(l.Row, c.Now) && l.HeartbeatUntil.Sub(l.AutoUnlockAt).Abs() > time.Second:

@@ -80,8 +80,11 @@ func ended(s *metadata.Statement) sentence {
 // Outcome says in a few words what happens to a hold if nobody acts.
 func (c *Input) Outcome(r *locks.Row) (s sentence) {
 	l := &locks.HeldLock{Row: r, Lock: r.Name}
-	if r.Leased != nil {
-		return leaseEnd(r.Leased)
+	switch {
+	case r.Leased != nil && r.Leased.Lease.Expires.IsZero():
+		return s.Say("lease unread")
+	case r.Leased != nil:
+		return s.Say("ends ").Until(r.Leased.Lease.Expires).Say(" if silent")
 	}
 	never := r.DueUnlock().IsZero() || r.Misplaced || c.WhyNeverRemoved(l) != ""
 	switch {
@@ -101,14 +104,6 @@ func (c *Input) Outcome(r *locks.Row) (s sentence) {
 		s = s.Say(" if silent")
 	}
 	return s
-}
-
-// leaseEnd says when a lock of another library ends by itself.
-func leaseEnd(l *locks.Leased) (s sentence) {
-	if l.Lease.Expires.IsZero() {
-		return s.Say("lease unread")
-	}
-	return s.Say("ends ").Until(l.Lease.Expires).Say(" if silent")
 }
 
 // alertsFirst reports whether the next that happens to a hold by itself is its alert.

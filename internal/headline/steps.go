@@ -84,7 +84,7 @@ func (c *Input) makesSense(l *locks.HeldLock, kind StepKind) bool {
 func words(l *locks.HeldLock, kind StepKind) (title string, effect sentence) {
 	switch kind {
 	case LookAtCycle:
-		return "Who waits for whom?", effect.Say("When one of them gives up or ends, the others go on.")
+		return "Who waits for whom?", effect.Say("When one of them gives up or ends, the others can continue.")
 	case ReadRunbook:
 		return "Why is it still there?", effect.Say("The runbook says what keeps unlockers from removing it.")
 	case SeeProblems:
@@ -100,15 +100,15 @@ func words(l *locks.HeldLock, kind StepKind) (title string, effect sentence) {
 			effect = effect.Say(" " + text.Count(l.Waiters, "waiter") + pick(l.Waiters == 1, " waits", " wait") +
 				" that much longer.")
 		}
-		return "It works, but needs longer", effect
+		return "It is working, but needs longer", effect
 	case AskToFinish:
-		return "It can stop early", effect.Say("It is told, and may go on.")
+		return "It can stop early", effect.Say("It is notified, but may carry on.")
 	case End:
 		if isRun(l.Record) {
 			return "It hangs: end it", effect.Say("Ends the wrapper, which ends its command and releases the lock.")
 		}
-		return "It hangs: end it", effect.Say("Its end releases the lock. After a hard kill, a witness or the " +
-			"deadline does.")
+		return "It hangs: end it", effect.Say("A clean exit releases the lock. After a hard kill, a witness or " +
+			"the deadline does.")
 	}
 	return forceWords(l)
 }
@@ -116,17 +116,17 @@ func words(l *locks.HeldLock, kind StepKind) (title string, effect sentence) {
 func lookWords(r *metadata.Record) (title string, effect sentence) {
 	switch {
 	case diagnosis.Suspected(r):
-		return "Is it dead?", effect.Say("A witness suspects it, without proof.")
+		return "Is it dead?", effect.Say("A witness suspects so, without proof.")
 	case isRun(r):
-		return "Is it working?", effect.Say("Heartbeats come from mutexctl run, and prove nothing about the command.")
+		return "Is it working?", effect.Say("Heartbeats come from mutexctl run and prove nothing about the command.")
 	}
-	return "Is it working?", effect.Say("Neither heartbeats nor silence prove anything about its work.")
+	return "Is it working?", effect.Say("Neither heartbeats nor silence proves anything about its work.")
 }
 
 func forceWords(l *locks.HeldLock) (title string, effect sentence) {
 	switch r := l.Record; {
 	case r.Token == 0:
-		return "Nobody holds it: remove the keys", effect.Say("Whoever holds it by then keeps it.")
+		return "Nobody holds it: remove the keys", effect.Say("If someone takes it first, they keep it.")
 	case r.ProvenDead():
 		return pick(l.Class == locks.ClassLeaving, "It cannot wait", "It is dead: free the lock"),
 			effect.Say("First make sure that nothing it started still works.")
@@ -135,7 +135,8 @@ func forceWords(l *locks.HeldLock) (title string, effect sentence) {
 	default:
 		effect = effect.Say("Takes the lock from a holder that nobody has proven dead. ")
 	}
-	return "The machine is gone, and nobody can end it", effect.Say("It is not stopped: two may then work at once.")
+	return "The machine is gone, and nobody can end the process",
+		effect.Say("The holder is not stopped: two may then work at once.")
 }
 
 func commands(r *metadata.Record, kind StepKind) []string {

@@ -44,7 +44,10 @@ type Lease struct {
 func (l *Leased) HeldSince() time.Time { return cmp.Or(l.Since, l.Seen) }
 
 // Fact is something that is known of a lock, in words.
-type Fact struct{ Label, Text string }
+type Fact struct {
+	Label, Text string
+	Command     string // to which Text adds what it does
+}
 
 // Facts returns what is known of the lock, and what is not.
 func (l *Leased) Facts(now time.Time) []Fact {
@@ -68,10 +71,11 @@ func (l *Leased) Facts(now time.Time) []Fact {
 	if l.Lease.Keys > 0 {
 		ends = text.Count(l.Lease.Keys, "key")
 	}
-	return []Fact{{"state", kind}, {"value", cmp.Or(text.Visible(l.Value), "no text")}, {"key", text.Visible(l.Key)},
-		{"since", since}, {"lease", fmt.Sprintf("%x, %s", l.Lease.ID, text.Prose(lease))},
-		{"to end it", fmt.Sprintf("etcdctl lease revoke %x, which deletes %s; the holder is not stopped", l.Lease.ID,
-			ends)}}
+	return []Fact{{Label: "state", Text: kind}, {Label: "value", Text: cmp.Or(text.Visible(l.Value), "no text")},
+		{Label: "key", Text: text.Visible(l.Key)}, {Label: "since", Text: since},
+		{Label: "lease", Text: fmt.Sprintf("%x, %s", l.Lease.ID, text.Prose(lease))},
+		{"to end it", "which deletes " + ends + "; the holder is not stopped",
+			fmt.Sprintf("etcdctl lease revoke %x", l.Lease.ID)}}
 }
 
 // Record returns what is known of the hold in the form of a record, for what shows records.

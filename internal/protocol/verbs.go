@@ -174,8 +174,8 @@ func (e *RefusedError) Error() string { return e.Why }
 // maxShownBytes is how much of outside text a sentence shows.
 const maxShownBytes = 240
 
-// DescribeFinishRequest returns the finish request in a record as one sentence: `asked by ann 2m ago: "the deploy
-// waits"; no answer yet`. Text from outside is made visible. It is empty if there is none.
+// DescribeFinishRequest returns the finish request in a record as one sentence: `ann asked the holder to finish 2m ago:
+// "the deploy waits"; no answer yet`. Text from outside is made visible. It is empty if there is none.
 func DescribeFinishRequest(r *metadata.Record, now time.Time) string {
 	switch words := describePastFinishRequest(r.FinishRequest, now); {
 	case words == "":
@@ -194,9 +194,9 @@ func describePastFinishRequest(q *metadata.FinishRequest, now time.Time) string 
 	}
 	by := DisplayName(q.By)
 	if q.Source == metadata.SourceWaiter {
-		by += ", who waits,"
+		by += ", a waiter,"
 	}
-	return "asked by " + by + agoText(q.At.Time, now) + quoted(q.Reason)
+	return by + " asked the holder to finish" + agoText(q.At.Time, now) + quoted(q.Reason)
 }
 
 // DescribeMoreTime returns more time that an operator gave as one sentence: `ann gave 30m more 2m ago: "the disk is
@@ -212,14 +212,14 @@ func DescribeMoreTime(e *metadata.MoreTime, now time.Time) string {
 	return DisplayName(e.By) + " gave " + amount + agoText(e.At.Time, now) + quoted(e.Reason)
 }
 
-// DescribeAcknowledgement returns the acknowledgement in a record as one sentence: `acknowledged by ann 5m ago, for
+// DescribeAcknowledgement returns the acknowledgement in a record as one sentence: `ann acknowledged it 5m ago, for
 // another 25m: "the disk is full"`. Text from outside is made visible. It is empty if there is none or it is over.
 func DescribeAcknowledgement(r *metadata.Record, now time.Time) string {
 	a := r.ValidAcknowledgement(now)
 	if a == nil {
 		return ""
 	}
-	return "acknowledged by " + DisplayName(a.By) + agoText(a.At.Time, now) + ", for another " +
+	return DisplayName(a.By) + " acknowledged it" + agoText(a.At.Time, now) + ", for another " +
 		text.Countdown(a.Until.Sub(now)) + quoted(a.Note)
 }
 
@@ -228,7 +228,7 @@ func describePastAcknowledgement(a *metadata.Acknowledgement, now time.Time) str
 	if a == nil {
 		return ""
 	}
-	return "acknowledged by " + DisplayName(a.By) + agoText(a.At.Time, now) + quoted(a.Note)
+	return DisplayName(a.By) + " acknowledged it" + agoText(a.At.Time, now) + quoted(a.Note)
 }
 
 // DescribePastActions describes what operators and waiters did to an ended hold. The reason of a yielded hold says

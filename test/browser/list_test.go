@@ -105,6 +105,9 @@ func TestNamesCommandsAndBacktracesCanBeCopied(t *testing.T) {
 			t.Errorf("%s on %s copies %q, want %q", c.button, c.page, got, c.want)
 		}
 	}
+	ask[bool](b, `(document.getElementById("fresh").old = true)`)
+	b.until("an update",
+		`(document.dispatchEvent(new Event("visibilitychange")), !document.getElementById("fresh").old)`)
 	if up := ask[string](b, `document.getElementById("up").search`); up != "?q=owner:billing" {
 		t.Errorf("the way back leads to the list %q", up)
 	}

@@ -11,7 +11,7 @@ const arrival = performance.getEntriesByType("navigation")[0]?.responseStart || 
 let offset = document.body.dataset.now - performance.timeOrigin - arrival;
 const now = () => performance.timeOrigin + performance.now() + offset;
 
-// Same texts as internal/text and dashboard/app/phrase.go, so that nothing jumps at the first tick.
+// Same texts as internal/text and dashboard/app/time_text.go, so that nothing jumps at the first tick.
 const two = (a, unitA, b, unitB) => a + unitA + (b ? ` ${b}${unitB}` : "");
 
 function short(ms) {
@@ -143,7 +143,8 @@ const follows = () => list() || one("[data-follows]");
 
 // The way back from a lock leads to the list as it was seen last.
 if (list()) stored("view", location.search);
-for (const el of all("[data-view]")) el.search = stored("view") || "";
+const leadBack = (page) => all("[data-view]", page).forEach((el) => (el.search = stored("view") || ""));
+leadBack(document);
 
 function schedule(ms) {
   clearTimeout(pollTimer);
@@ -222,6 +223,7 @@ async function apply(text, received, version) {
   if (!$("main", page)) return signOut();
   offset = page.body.dataset.now - performance.timeOrigin - received;
   etag = version || "";
+  leadBack(page);
   show(page.body.className, page.title, $("icon", page).getAttribute("href"));
   alerts($("alerts", page));
   $("fresh").replaceWith($("fresh", page));

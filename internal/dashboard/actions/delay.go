@@ -54,7 +54,6 @@ func (o *Operation) showDelay(r *app.Request, typed Request, name string, wrong 
 		confirmForm: confirmForm{Shown: text.Visible(lock), Token: d.Token, Revision: d.Revision, Hold: d.UUID,
 			Do: "End the lock delay of " + text.Visible(lock), Kept: "the audit trail"}}
 	v.NavEntry = "list"
-	v.AutoRefresh = true
 	o.fill(&v.confirmForm, typed, name, wrong)
 	v.Action = o.app.URLs.Action(o.Page(), lock, d.UUID)
 	v.Cancel = o.afterDelay(r, Request{Name: lock})

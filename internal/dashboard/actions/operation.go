@@ -103,7 +103,7 @@ func wordings() []wording {
 					"It silences no alert and changes nothing for the holder.",
 					"It ends by itself when the time is over, and with this hold.",
 				},
-				HowLong: "For how long?", Why: "What are you doing about it? May be empty.", Do: "Acknowledge"},
+				HowLong: "For how long?", Why: "What are you doing about it? (optional)", Do: "Acknowledge"},
 		},
 		{verb: protocol.VerbEndDelay, plural: "ends of lock delays", done: "ended",
 			command: app.EndDelay, subject: "Ending lock delays",

@@ -107,7 +107,7 @@ func (a *API) ServeStatus(r *app.Request) (app.Answer, error) {
 	j := statusJSON{Level: fresh.Level(now), Synced: fresh.Synced, Cause: lockjson.OrNull(fresh.Cause),
 		Revision: strconv.FormatInt(fresh.Revision, 10), Version: lockjson.OrNull(a.app.Config.Version)}
 	j.HeardAt, j.HeardIn = lockjson.Instant(fresh.HeardAt, now)
-	unlockers := a.app.Unlockers()
+	unlockers := a.app.Config.View.Unlockers()
 	j.Unlockers = make([]unlockerJSON, 0, len(unlockers))
 	for _, u := range unlockers {
 		v := unlockerJSON{ID: u.ID, Hostname: lockjson.OrNull(u.Hostname), Version: lockjson.OrNull(u.Version),

@@ -28,7 +28,7 @@ func (a *API) ServeLock(r *app.Request) (app.Answer, error) {
 	}
 	now := lock.Viewpoint(r.Viewpoint()).AsOf
 	j := a.documentJSON(lock, r.Snapshot().DelaysOf(lock.Name), now)
-	if said := a.pages.HeadlineOf(r, lock); said.Summary != nil {
+	if said := a.pages.HeadlineOf(r, lock, false); said.Summary != nil {
 		j.Headline = lockjson.NewHeadline(&said.Headline, said.String(), said.Command)
 	}
 	a.addPast(&j, r, lock, now)

@@ -12,7 +12,6 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/stacktrace"
 	"github.com/clustermutex/unlocker/internal/dashboard/timeline"
 	"github.com/clustermutex/unlocker/internal/locks"
-	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 // App is what all handlers share. It lives as long as the dashboard; a [Request] lives as long as an answer.
@@ -28,8 +27,6 @@ type App struct {
 }
 
 func (s *App) Fresh() locks.Freshness { return locks.Freshness{Freshness: s.Config.View.Fresh()} }
-
-func (s *App) Unlockers() []metadata.Presence { return s.Config.View.Unlockers() }
 
 func (s *App) ReadError(err error) error {
 	return &HTTPError{Status: http.StatusServiceUnavailable, Code: "stale", Title: "etcd did not answer",

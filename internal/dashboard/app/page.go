@@ -28,7 +28,7 @@ type Page struct {
 	Fresh         freshView
 	At            time.Time
 	Now           int64          // the same in milliseconds, by which the browser's clock is corrected
-	Icon          metadata.State // of the tab
+	Icon          metadata.State // of the tab while the page is not stale
 	JSON          string         // the page as JSON
 	Banner        RichText
 	AutoRefresh   bool    // app.js keeps the page current
@@ -68,6 +68,8 @@ func (s *App) Page(r *Request, title string) Page {
 		fresh = locks.Freshness{}
 		level = locks.Never
 	}
+	parts := slices.DeleteFunc([]string{title, "mutexdash", s.Config.Environment},
+		func(part string) bool { return part == "" })
 	p := Page{
 		Viewpoint:     viewpoint(fresh, now),
 		MinRefresh:    s.Config.MinRefresh.Seconds(),
@@ -76,7 +78,7 @@ func (s *App) Page(r *Request, title string) Page {
 		Address:       text.Clip(c.Origin+s.URLs.self(r), maxAddress),
 		CanView:       c.May(access.View),
 		CanAudit:      c.May(access.Audit),
-		Title:         joinTitle(title, "mutexdash", s.Config.Environment),
+		Title:         text.Visible(strings.Join(parts, " – ")),
 		SearchURL:     s.URLs.To(""),
 		SearchSubject: "locks",
 		Environment:   s.Config.Environment,
@@ -92,16 +94,10 @@ func (s *App) Page(r *Request, title string) Page {
 		p.Fresh.At = Clock(fresh.HeardAt)
 	}
 	if level == locks.Stale {
-		p.Icon = StaleIcon
 		p.Banner = Plain("etcd has not answered since ").Time(p.Fresh.At).Plain(" (").Time(p.Fresh.Heard).
-			Plain(")" + fresh.Why() + ". You see the locks as of then; they may have changed.")
+			Plain(")" + fresh.Why() + ". This page may be out of date.")
 	}
 	return p
-}
-
-func joinTitle(parts ...string) string {
-	parts = slices.DeleteFunc(parts, func(part string) bool { return part == "" })
-	return text.Visible(strings.Join(parts, " – "))
 }
 
 // band chooses the colour of an environment: production always the same one, the others by their name.

@@ -49,9 +49,9 @@ func (v Viewpoint) Elapsed(t time.Time) *TimeText {
 }
 
 // AlertOf is the alert of a lock. One that comes only with the auto-unlock has no time of its own.
-func (v Viewpoint) AlertOf(r *metadata.Record, judged staleness.Judgement) *TimeText {
+func (v Viewpoint) AlertOf(r *metadata.Record, judged staleness.Judgement, neverRemoved bool) *TimeText {
 	m := v.Alert(judged.DueAlert)
-	if judged.State != metadata.StateHeld || !judged.AlertsAtUnlock() {
+	if neverRemoved || judged.State != metadata.StateHeld || !judged.AlertsAtUnlock() {
 		return m
 	}
 	if staleness.KeptAlive(r) {

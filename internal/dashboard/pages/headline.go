@@ -1,6 +1,7 @@
 package pages
 
 import (
+	"slices"
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/app"
@@ -37,7 +38,12 @@ func (p *Pages) Headline(r *app.Request) Headline {
 	said := headline.For(p.headlineInput(r))
 	v := p.view(r, said, r.Viewpoint())
 	for _, m := range said.More {
-		v.More = append(v.More, Link{m.String(), classURL(p.app.URLs, m.Class)})
+		link := Link{m.String(), classURL(p.app.URLs, m.Class)}
+		if n := len(v.More); n > 0 && v.More[n-1].URL == link.URL {
+			v.More[n-1].Text += ", " + link.Text
+			continue
+		}
+		v.More = append(v.More, link)
 	}
 	for _, l := range said.Inconsistent {
 		v.More = append(v.More, Link{l.String(), p.app.URLs.Lock(l.Name, "")})
@@ -48,22 +54,16 @@ func (p *Pages) Headline(r *app.Request) Headline {
 // acknowledgeURL is where the caller can say to look at the lock of a headline; empty if it needs nobody, or somebody
 // does already.
 func (p *Pages) acknowledgeURL(r *app.Request, v Headline) string {
-	if v.Holder == nil || v.Class.Section() != locks.NeedsYou || v.Holder.ValidAcknowledgement(r.Now) != nil {
-		return ""
-	}
-	if !canDo(r, protocol.VerbAcknowledge, v.Holder) {
+	if v.Holder == nil || v.Class.Section() != locks.NeedsYou || v.Holder.ValidAcknowledgement(r.Now) != nil ||
+		!canDo(r, protocol.VerbAcknowledge, v.Holder) {
 		return ""
 	}
 	return p.app.URLs.Action("acknowledge", v.Holder.Name, v.Holder.UUID)
 }
 
-// HeadlineOf says what a person must know first of one lock. Its Summary is nil where there is nothing to say.
-func (p *Pages) HeadlineOf(r *app.Request, lock *app.Lock) Headline {
-	return p.headlineOf(r, lock, false)
-}
-
-// headlineOf is HeadlineOf; unnamed is for a page that has the name above it.
-func (p *Pages) headlineOf(r *app.Request, lock *app.Lock, unnamed bool) Headline {
+// HeadlineOf says what a person must know first of one lock, whose name is said elsewhere if unnamed is set. Its
+// Summary is nil where there is nothing to say.
+func (p *Pages) HeadlineOf(r *app.Request, lock *app.Lock, unnamed bool) Headline {
 	input := p.headlineInput(r)
 	input.Unnamed = unnamed
 	var held *locks.HeldLock
@@ -86,7 +86,7 @@ func (p *Pages) headlineOf(r *app.Request, lock *app.Lock, unnamed bool) Headlin
 
 func (p *Pages) headlineInput(r *app.Request) headline.Input {
 	s := r.Snapshot()
-	c := headline.InputOf(s, p.app.Unlockers(), r.Viewpoint().AsOf)
+	c := headline.InputOf(s, p.app.Config.View.Unlockers(), r.Viewpoint().AsOf)
 	if r.Level() == locks.Stale {
 		c.Heard, c.Why = r.Fresh.HeardAt, r.Fresh.Class
 	} else {
@@ -162,11 +162,11 @@ func classURL(u app.URLs, c locks.Class) string {
 	}[c])
 }
 
-// Unclaimed are the locks that nobody takes although somebody waits, those that have been free for longest first. None
-// is known while etcd is silent.
+// Unclaimed are the locks that nobody takes although somebody waits, those that have been free for longest first. While
+// etcd is silent, only those count that were unclaimed before.
 func (p *Pages) Unclaimed(r *app.Request) []diagnosis.Unclaimed {
-	if r.Viewpoint().Stale {
-		return nil
-	}
-	return r.Snapshot().Unclaimed
+	at := r.Viewpoint()
+	return slices.DeleteFunc(slices.Clone(r.Snapshot().Unclaimed), func(l diagnosis.Unclaimed) bool {
+		return at.Stale && at.AsOf.Sub(l.Since) < diagnosis.MinFree
+	})
 }

@@ -45,32 +45,29 @@ type endingChip struct {
 	Word, URL string
 	N         int
 	On        bool
+	term      string // that finds them; empty: all
 }
-
-// endingKind is a way in which holds end, and the term that finds them.
-type endingKind struct{ word, term string }
 
 // endingChips returns the chips that narrow a history. The first one widens it again.
 func (p *Pages) endingChips(q *locks.Query, all []metadata.Ending) []endingChip {
-	kinds := []endingKind{{"all", ""}}
+	chips := []endingChip{{Word: "all"}}
 	for _, e := range metadata.Endings() {
-		kinds = append(kinds, endingKind{e.Word, locks.FieldTerm("ended", e.Word)})
+		chips = append(chips, endingChip{Word: e.Word, term: locks.FieldTerm("ended", e.Word)})
 	}
-	kinds = append(kinds, endingKind{"had alerted", locks.FieldTerm("ended", locks.Alerted)})
+	chips = append(chips, endingChip{Word: "had alerted", term: locks.FieldTerm("ended", locks.Alerted)})
 	var terms []string
-	for _, k := range kinds {
-		terms = append(terms, k.term)
+	for _, chip := range chips {
+		terms = append(terms, chip.term)
 	}
-	var chips []endingChip
-	for _, k := range kinds {
-		chip := endingChip{Word: k.word,
-			On: slices.ContainsFunc(q.Terms, func(t locks.Term) bool { return t.Text == k.term })}
-		text := q.With(k.term)
+	for n := range chips {
+		chip := &chips[n]
+		chip.On = slices.ContainsFunc(q.Terms, func(t locks.Term) bool { return t.Text == chip.term })
+		text := q.With(chip.term)
 		switch {
-		case k.term == "":
+		case chip.term == "":
 			text = q.Dropping(terms...)
 		case chip.On:
-			text = q.Dropping(k.term)
+			text = q.Dropping(chip.term)
 		}
 		chip.URL = p.app.URLs.To("history", "q", text)
 		counted := locks.ParseQuery(text, locks.AboutEndings)
@@ -82,7 +79,6 @@ func (p *Pages) endingChips(q *locks.Query, all []metadata.Ending) []endingChip 
 				chip.N++
 			}
 		}
-		chips = append(chips, chip)
 	}
 	return chips
 }

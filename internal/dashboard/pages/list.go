@@ -149,7 +149,7 @@ func (p *Pages) ListTag(r *app.Request, s *locks.Snapshot, l ListRequest) string
 	if l.Query.Timed() {
 		shown = append(shown, r.Viewpoint().AsOf.Unix())
 	}
-	for _, u := range p.app.Unlockers() {
+	for _, u := range p.app.Config.View.Unlockers() {
 		shown = append(shown, u.ID, u.Mode, u.HeldBack, u.RemovalPolicy)
 	}
 	parts, err := json.Marshal(shown)
@@ -202,8 +202,8 @@ func (p *Pages) listPage(r *app.Request, s *locks.Snapshot, l ListRequest, found
 			v.Every = append(v.Every, seconds)
 		}
 	}
-	p.fillControls(&v, s, l, &found.Counts)
 	free := p.freeIn(r, l.Query)
+	p.fillControls(&v, s, l, found.Counts, free)
 	v.Sections = p.sections(r, found, free)
 	if l.group {
 		p.groupViews(&v, r, l, found)

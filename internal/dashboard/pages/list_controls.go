@@ -3,6 +3,7 @@ package pages
 import (
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/dashboard/app"
+	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
@@ -11,9 +12,15 @@ import (
 )
 
 // fillControls adds what filters and sorts.
-func (p *Pages) fillControls(v *listPage, s *locks.Snapshot, l ListRequest, found *locks.Counts) {
+func (p *Pages) fillControls(v *listPage, s *locks.Snapshot, l ListRequest, found locks.Counts,
+	free []diagnosis.Unclaimed) {
 	if len(l.Query.Terms) > 0 {
 		v.Text = v.Query
+		for _, lock := range free { // whose waiters are among those of all locks
+			waiting := locks.QueueOf(s.Queues[lock.Name], v.AsOf)
+			found.Waiting += waiting.Waiters
+			found.Longest = protocol.Earlier(found.Longest, waiting.Longest)
+		}
 	}
 	if name := l.Query.Text; len(name) > locks.MaxQueryBytes {
 		v.Jump = nil
@@ -59,16 +66,6 @@ type stateCount struct {
 	N     int
 }
 
-// stateCounts counts the locks that are not just held.
-func stateCounts(c *locks.Counts) (all []stateCount) {
-	for _, s := range staleness.States() {
-		if s != metadata.StateHeld {
-			all = append(all, stateCount{s, c.In(s)})
-		}
-	}
-	return all
-}
-
 const maxGroups = 200
 
 // groupViews are the sections of a list. As many rows are shown as on a page without sections.
@@ -78,7 +75,10 @@ func (p *Pages) groupViews(v *listPage, r *app.Request, l ListRequest, found *lo
 	v.Owners = len(groups)
 	for _, g := range groups[:min(len(groups), maxGroups)] {
 		view := groupView{Owner: text.Clip(g.Owner, app.MaxWordShown), State: g.State, N: g.Total,
-			In: stateCounts(&g.Counts), Waits: g.Waiting, Open: len(groups) == 1}
+			Waits: g.Waiting, Open: len(groups) == 1}
+		for _, s := range staleness.States()[1:] { // but held
+			view.In = append(view.In, stateCount{s, g.In(s)})
+		}
 		if g.Owner != "" {
 			view.URL = l.link(p.app.URLs, func(l *ListRequest) {
 				l.Query.Text = l.Query.With(locks.Exactly("owner", g.Owner))

@@ -37,6 +37,7 @@ type rowView struct {
 	Matter   app.RichText
 	Outcome  app.RichText // if nobody acts
 	Waiters  int
+	Counted  bool // they are those of a row above
 	Longest  *app.TimeText
 }
 
@@ -142,8 +143,15 @@ func (p *Pages) newTable(r *app.Request, rows []*locks.Row, l ListRequest,
 	class func(*locks.Row) locks.Class) lockTable {
 	only := tablePart{}
 	said := p.headlineInput(r)
+	counted := map[string]bool{} // locks that several hold, whose waiters are in a row
 	for _, row := range rows {
-		only.Rows = append(only.Rows, p.rowView(r, row, class(row), &said, l))
+		v := p.rowView(r, row, class(row), &said, l)
+		if lock := row.Share().LockName; lock != "" && row.Waiters > 0 {
+			v.Counted = counted[lock]
+			v.Version += strconv.FormatBool(v.Counted)
+			counted[lock] = true
+		}
+		only.Rows = append(only.Rows, v)
 	}
 	return lockTable{Columns: p.columns(l), Parts: []tablePart{only}}
 }

@@ -21,16 +21,16 @@ type section struct {
 // String is the section in the sum above the list.
 func (s section) String() string { return app.Plural(s.N, s.one, s.of) }
 
-// sections are those of a list, with the free locks that nobody takes. What is paused, or may have happened unseen,
-// does not resolve itself.
+// sections are those of a list, with the free locks that nobody takes. While auto-unlock is paused, or etcd is silent,
+// nothing is said to resolve itself.
 func (p *Pages) sections(r *app.Request, found *locks.Result, free []diagnosis.Unclaimed) []section {
 	all := []section{{Title: "Needs you", one: "needs you", of: "need you"},
 		{Title: "Resolves itself", one: "resolves itself", of: "resolve themselves"},
 		{Title: "On time", one: "on time", of: "on time"},
 		{Title: "Of other libraries", one: "of another library", of: "of other libraries"}}
 	if c := p.headlineInput(r); !c.Resolves() {
-		all[locks.ResolvesItself] = section{Title: "Would resolve itself", one: "would resolve itself",
-			of: "would resolve themselves"}
+		all[locks.ResolvesItself] = section{Title: "Pending auto-unlock", one: "pending auto-unlock",
+			of: "pending auto-unlock"}
 	}
 	for _, row := range found.Rows {
 		all[found.Class(row).Section()].N++

@@ -4,7 +4,6 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/dashboard/app"
 	"github.com/clustermutex/unlocker/internal/dashboard/stacktrace"
-	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -106,7 +105,7 @@ func (p *Pages) lockPage(r *app.Request, lock *app.Lock) lockPage {
 	}
 	v.Facts = facts(row, lock)
 	input := p.headlineInput(r)
-	v.Times = times(row, at, input.WhyNeverRemoved(&locks.HeldLock{Row: row, Lock: row.Name}))
+	v.Times = times(row, at, &input)
 	v.Clock = clockOff(row.ClockOff)
 	p.fillTrace(&v, c, lock)
 	if !row.Misplaced {

@@ -10,6 +10,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/dashboard/app"
 	"github.com/clustermutex/unlocker/internal/diagnosis"
+	"github.com/clustermutex/unlocker/internal/headline"
 	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/internal/text"
@@ -28,8 +29,10 @@ type timeFact struct {
 func facts(r *locks.Row, lock *app.Lock) []fact {
 	list := append(holderFacts(&r.Identity),
 		fact{"hold", r.UUID}, fact{"fencing token", app.NumberOrEmpty(r.Token)},
-		fact{"record revision", app.NumberOrEmpty(r.Revision)}, fact{"written by", lock.Document.Client},
-		fact{"extended", extended(r.Extensions)})
+		fact{"record revision", app.NumberOrEmpty(r.Revision)}, fact{"written by", lock.Document.Client})
+	if r.Extensions > 0 {
+		list = append(list, fact{"extended", app.Plural(int(r.Extensions), "time", "times")})
+	}
 	if r.LockDelay > 0 {
 		list = append(list, fact{"lock delay", text.Duration(r.LockDelay)})
 	}
@@ -58,16 +61,10 @@ func known(list []fact) []fact {
 	return slices.DeleteFunc(list, func(f fact) bool { return f.Value == "" })
 }
 
-func extended(n int64) string {
-	if n > 0 {
-		return app.Plural(int(n), "time", "times")
-	}
-	return ""
-}
-
-// times are the instants in the life of a hold; whyNever says why no unlocker removes it.
-func times(r *locks.Row, at app.Viewpoint, whyNever string) []timeFact {
+// times are the instants in the life of a hold.
+func times(r *locks.Row, at app.Viewpoint, c *headline.Input) []timeFact {
 	var list []timeFact
+	held := &locks.HeldLock{Row: r, Lock: r.Name}
 	add := func(label string, m *app.TimeText, note string) {
 		if m != nil {
 			list = append(list, timeFact{label, m, note})
@@ -83,11 +80,12 @@ func times(r *locks.Row, at app.Viewpoint, whyNever string) []timeFact {
 	if r.Alive != nil {
 		add("last report", at.Since(r.Alive.At), "")
 	}
-	add("alert", at.AlertOf(r.Record, r.Judgement), byPolicy(r.AlertAt))
-	if whyNever != "" {
-		whyNever = "but " + whyNever
+	add("alert", at.AlertOf(r.Record, r.Judgement, c.WhyNeverRemoved(held) != ""), byPolicy(r.AlertAt))
+	whyNot := c.WhyNotRemoved(held)
+	if whyNot != "" {
+		whyNot = "but " + whyNot
 	}
-	add("auto-unlock", at.Next(r.DueUnlock()), cmp.Or(whyNever, byPolicy(r.AutoUnlockAt)))
+	add("auto-unlock", at.Next(r.DueUnlock()), cmp.Or(whyNot, byPolicy(r.AutoUnlockAt)))
 	return list
 }
 

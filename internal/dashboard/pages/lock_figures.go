@@ -24,16 +24,18 @@ func (p *Pages) figures(r *app.Request, lock *app.Lock, past []metadata.Ending) 
 	row := lock.Row
 	at := lock.Viewpoint(r.Viewpoint())
 	input := p.headlineInput(r)
-	when, why := input.AutoUnlock(new(locks.NewHeldLock(row.Name, []*locks.Row{row})))
-	unlock := keyFigure{Label: "unlocked by itself", Value: p.sentenceAt(when, at), Note: p.sentenceAt(why, at)}
+	held := new(locks.NewHeldLock(row.Name, []*locks.Row{row}))
+	when, why := input.AutoUnlock(held)
+	unlock := keyFigure{Label: "auto-unlock", Value: p.sentenceAt(when, at), Note: p.sentenceAt(why, at)}
 	usual := keyFigure{Label: "usually takes", Value: app.Plain("unknown"), Note: app.Plain("too few holds seen")}
 	if takes, seen := p.usualHold(r, past); seen != "" {
 		usual.Value, usual.Note = app.Plain(takes), app.Plain(seen)
 	}
-	return []keyFigure{lateFigure(row, at), reportFigure(row, at), progressFigure(row, at), unlock, usual}
+	late := lateFigure(row, at, input.WhyNeverRemoved(held) != "")
+	return []keyFigure{late, reportFigure(row, at), progressFigure(row, at), unlock, usual}
 }
 
-func lateFigure(row *locks.Row, at app.Viewpoint) keyFigure {
+func lateFigure(row *locks.Row, at app.Viewpoint, neverRemoved bool) keyFigure {
 	v := row.Judgement
 	lastingFigure := func(label string, since time.Time) keyFigure {
 		return keyFigure{Label: label, Value: app.RichText{}.Time(at.Elapsed(since)), IsBad: true}
@@ -48,7 +50,7 @@ func lateFigure(row *locks.Row, at app.Viewpoint) keyFigure {
 	case v.DueAlert.IsZero():
 		return keyFigure{Label: "alert", Value: app.Plain("never")}
 	}
-	return keyFigure{Label: "alert", Value: app.RichText{}.Time(at.AlertOf(row.Record, v))}
+	return keyFigure{Label: "alert", Value: app.RichText{}.Time(at.AlertOf(row.Record, v, neverRemoved))}
 }
 
 func reportFigure(row *locks.Row, at app.Viewpoint) keyFigure {

@@ -42,7 +42,7 @@ func (p *Pages) free(r *app.Request, lock *app.Lock) (app.Answer, error) {
 	if len(v.Leased) > 0 {
 		v.State = locks.LeasedState
 		v.JSON = p.app.URLs.To("api/v1/locks", "q", locks.Exactly("name", lock.Name))
-		v.Sentence = app.Plain("Another library made its keys; they end with their leases.")
+		v.Sentence = app.Plain("Another library created its keys; they expire with their leases.")
 		return p.app.Render("free", v)
 	}
 	if problem := metadata.CheckName(lock.Name); problem != nil && v.History.last() == nil && v.Queue.N == 0 {
@@ -52,7 +52,7 @@ func (p *Pages) free(r *app.Request, lock *app.Lock) (app.Answer, error) {
 	if lock.ReadError != "" {
 		v.Sentence = app.Plain("This lock was not held when etcd was last read, and etcd cannot be read now: ").
 			Value(lock.ReadError).Plain(".")
-	} else if said := p.headlineOf(r, lock, true); said.Class == locks.ClassUnclaimed && len(v.Delays.First) == 0 {
+	} else if said := p.HeadlineOf(r, lock, true); said.Class == locks.ClassUnclaimed && len(v.Delays.First) == 0 {
 		v.State = metadata.StateUnclaimed
 		v.Icon = metadata.StateAlerting
 		v.Sentence = said.Summary

@@ -31,8 +31,9 @@ type Head struct {
 func (p *Pages) NewHead(r *app.Request, lock *app.Lock, past []metadata.Ending) Head {
 	row := lock.Row
 	at := lock.Viewpoint(r.Viewpoint())
-	v := Head{Said: p.headlineOf(r, lock, true), Sentence: holderText(row, at), Purpose: row.Purpose,
-		Diagnosis: p.diagnosed(p.Diagnose(r, lock, past), at), Ack: ackText(row.Acknowledged),
+	said := p.HeadlineOf(r, lock, true)
+	v := Head{Said: said, Sentence: holderText(row, at), Purpose: row.Purpose,
+		Diagnosis: p.diagnosed(p.Diagnose(r, lock, past), said.Class, at), Ack: ackText(row.Acknowledged),
 		Share: protocol.DescribeShare(row.Share()), Whole: multiHolderLockOf(r, row), Delays: p.delaysOf(r, lock.Name),
 		Done: nonEmpty(protocol.DescribeFinishRequest(row.Record, r.Now),
 			protocol.DescribeMoreTime(row.MoreTime, r.Now))}
@@ -69,12 +70,21 @@ func (p *Pages) Diagnose(r *app.Request, lock *app.Lock, past []metadata.Ending)
 	return diagnosis.Diagnose(f)
 }
 
-// diagnosed is a diagnosis as a page says it; nil where nothing is known, or where the page says it at greater length.
-func (p *Pages) diagnosed(d diagnosis.Diagnosis, at app.Viewpoint) app.RichText {
-	if d.Condition == diagnosis.Unknown || d.Condition == diagnosis.Dead {
+// diagnosed is a diagnosis as a page says it, without what the headline above says; nil if nothing is left.
+func (p *Pages) diagnosed(d diagnosis.Diagnosis, said locks.Class, at app.Viewpoint) app.RichText {
+	why := d.Why
+	switch {
+	case d.Condition == diagnosis.Unknown, d.Condition == diagnosis.Dead,
+		d.Condition == diagnosis.Waiting && said == locks.ClassDeadlock:
 		return nil
+	case said == locks.ClassSilent, said == locks.ClassLate:
+		why = d.Beyond
 	}
-	return app.RichText{}.Value(d.Label).Plain(": ").Append(p.sentenceAt(d.Why, at)).Plain(".")
+	words := app.RichText{}.Value(d.Label)
+	if why != nil {
+		words = words.Plain(": ").Append(p.sentenceAt(why, at))
+	}
+	return words.Plain(".")
 }
 
 // incident is what somebody pastes into the channel of an incident: plain text, as of now.

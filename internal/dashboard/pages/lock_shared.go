@@ -31,15 +31,13 @@ func (p *Pages) shared(r *app.Request, lock *app.Lock) (app.Answer, error) {
 	v := sharedPage{lockFrame: p.lockFrame(r, lock), State: first.StateIn(r.Snapshot().Class(first)),
 		Use: u.Describe(), Other: u.OtherLimit, First: Link{first.Name, p.app.URLs.Lock(first.Name, first.UUID)}}
 	v.AutoRefresh = true
-	v.Headline = p.headlineOf(r, lock, true)
+	v.Headline = p.HeadlineOf(r, lock, true)
 	if v.Headline.Class.Section() == locks.NeedsYou {
 		v.Runbook = v.Headline.Runbook()
 		v.Steps = p.StepViews(r, lock, first, &v.Headline.Headline)
 	}
 	v.History.URL = p.app.URLs.To("history", "q", locks.FieldTerm("name", lock.Name+"#*"))
-	if v.Icon != app.StaleIcon {
-		v.Icon = v.State
-	}
+	v.Icon = v.State
 	l := ListRequest{Query: &locks.Query{}, Order: locks.Order{By: locks.MostUrgent}, Limit: defaultLimit}
 	v.More = max(0, len(holders)-maxSharers)
 	v.Table = p.newTable(r, holders[:len(holders)-v.More], l, r.Snapshot().Class)

@@ -50,7 +50,7 @@ func (p *Pages) ServeStatus(r *app.Request) (app.Answer, error) {
 	v.NavEntry = "status"
 	v.JSON = p.app.URLs.To("api/v1/status")
 	v.Since = v.Age(fresh.SyncedChangedAt)
-	unlockers := p.app.Unlockers()
+	unlockers := p.app.Config.View.Unlockers()
 	v.Unlockers = unlockers
 	var wrong []diagnosis.Inconsistent
 	if s, err := r.Loaded(); err == nil {
