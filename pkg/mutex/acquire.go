@@ -32,7 +32,7 @@ func (c *Client) Lock(ctx context.Context, name string, opts ...Option) (l *Lock
 	notify(c.opts.Hooks.Acquiring, Acquiring{Name: name, Context: ctx})
 	done, ok := c.beginWait()
 	if !ok {
-		return nil, explain(ErrClosed, a.lock)
+		return nil, withNames(ErrClosed, a.lock)
 	}
 	defer done()
 	defer context.AfterFunc(c.waitCtx, func() { cancel(ErrClosed) })()
@@ -59,7 +59,7 @@ func (c *Client) TryLock(ctx context.Context, name string, opts ...Option) (l *L
 	ctx, cancel := context.WithTimeout(ctx, c.opts.RequestTimeout)
 	defer cancel()
 	l, err = a.try(ctx, p)
-	return l, explain(err, a.lock)
+	return l, withNames(err, a.lock)
 }
 
 // Do takes the lock, waiting for it as [Client.Lock] does, runs fn, and releases the lock when fn returns or panics.
@@ -110,7 +110,7 @@ func (a *acquisition) lockWithoutQueue(ctx context.Context, p proposal) (*Lock, 
 	l, err := a.try(ctx, p)
 	held, isHeld := errors.AsType[*HeldError](err)
 	if !isHeld {
-		return l, explain(err, a.lock)
+		return l, withNames(err, a.lock)
 	}
 	defer a.reportWait(ctx)()
 	for isHeld && ctx.Err() == nil {
@@ -131,7 +131,7 @@ func (a *acquisition) lockWithoutQueue(ctx context.Context, p proposal) (*Lock, 
 		held.Err = contextError(ctx)
 		return nil, held
 	}
-	return l, explain(err, a.lock)
+	return l, withNames(err, a.lock)
 }
 
 func (a *acquisition) notifyAcquired(began time.Time, l *Lock, err error) {
@@ -197,17 +197,17 @@ func (l *Lock) newInnerHandle(outer *Lock) *Lock {
 		return nil
 	}
 	l.reentry.count++
-	return l.newView(l.ctx, outer)
+	return l.cloneHandle(l.ctx, outer)
 }
 
-// newView returns another handle of the hold, with a context of its own.
-func (l *Lock) newView(parent context.Context, outer *Lock) *Lock {
-	v := &Lock{
+// cloneHandle returns another handle of the hold, with a context of its own.
+func (l *Lock) cloneHandle(parent context.Context, outer *Lock) *Lock {
+	clone := &Lock{
 		c: l.c, set: l.set, wanted: l.wanted, held: l.held, callSite: l.callSite, began: l.began,
 		outer: outer, group: l.group, lost: l.lost, reentry: reentry{of: l},
 	}
-	v.ctx, v.cancel = context.WithCancelCause(context.WithValue(parent, handleKey{}, v))
-	return v
+	clone.ctx, clone.cancel = context.WithCancelCause(context.WithValue(parent, handleKey{}, clone))
+	return clone
 }
 
 // Locker returns the lock as a [sync.Locker], for code that takes one and cannot be changed: such code does not learn

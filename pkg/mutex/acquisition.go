@@ -43,7 +43,7 @@ type acquisition struct {
 	asked    []string  // to finish: uuids of present holders that are not asked again
 }
 
-// queueEntry is what an acquisition has in the queue of its lock. The zero queueEntry means nothing.
+// queueEntry is what an acquisition has in the queue of its lock: zero if it has not joined.
 type queueEntry struct {
 	lease    *lease // serves this attempt only; may exist before the position
 	position locktxn.Position
@@ -69,9 +69,9 @@ func (a *acquisition) newProposal() proposal {
 	return p
 }
 
-// maxRivals is how often a share is claimed again without a pause when others claim one at the same time. After that,
-// pauses or the queue separate the rivals.
-const maxRivals = 3
+// maxQuickRetries is how often a share is claimed again without a pause when others claim one at the same time. After
+// that, pauses or the queue separate the rivals.
+const maxQuickRetries = 3
 
 var (
 	// errStale asks for another proposal: this one got too old while etcd did not answer, or its uuid was cancelled.
@@ -91,7 +91,7 @@ func (a *acquisition) try(ctx context.Context, p proposal) (*Lock, error) {
 		switch {
 		case l != nil || err != errStale && err != errRivals:
 			return l, err
-		case err == errStale || n >= maxRivals:
+		case err == errStale || n >= maxQuickRetries:
 			etcdretry.Sleep(ctx, etcdretry.Backoff(n))
 		}
 		p = a.newProposal()
@@ -106,7 +106,7 @@ func (a *acquisition) tryOnce(ctx context.Context, p proposal, refusals int) (*L
 		return l, err
 	}
 	indeterminate := a.indeterminate
-	a.abandonIndeterminate()
+	a.cancelIfIndeterminate()
 	switch {
 	case !a.holders.hasRoom(a.set.kind):
 		return nil, a.heldError(ctx)
@@ -130,7 +130,7 @@ func (a *acquisition) tryPastDeadTail(ctx context.Context) (*Lock, error) {
 		return nil, held
 	}
 	if len(tail) == 0 {
-		a.abandon() // the queue is gone; if there was none, this attempt was cancelled
+		a.cancelAttempt() // the queue is gone; if there was none, this attempt was cancelled
 		return nil, errStale
 	}
 	p := a.newProposal()
@@ -140,7 +140,7 @@ func (a *acquisition) tryPastDeadTail(ctx context.Context) (*Lock, error) {
 	if l != nil || err != nil {
 		return l, err
 	}
-	a.abandonIndeterminate()
+	a.cancelIfIndeterminate()
 	if !a.holders.hasRoom(a.set.kind) {
 		return nil, a.heldError(ctx)
 	}
@@ -170,7 +170,7 @@ func (a *acquisition) sendProposal(ctx context.Context, txn locktxn.Txn) (etcdre
 	a.indeterminate = a.indeterminate || r.Indeterminate
 	if err != nil {
 		if r.Indeterminate {
-			a.abandon()
+			a.cancelAttempt()
 		}
 		if time.Since(began) >= fresh && ctx.Err() == nil {
 			err = errStale
@@ -199,7 +199,7 @@ func (a *acquisition) commit(ctx context.Context, p proposal, claim locktxn.Clai
 	return l, r, err
 }
 
-// setHolders stores the holders, which so many operations at the beginning of an answer read.
+// setHolders stores the holders that the first reads operations of an answer read.
 func (a *acquisition) setHolders(r etcdretry.Response, reads int) {
 	a.seen = r.Header.Revision
 	a.holders = readHolders(a.c.layout, a.lock, a.set.kind, r, 0, reads)
@@ -275,8 +275,8 @@ func deletionsIn(from, end string) etcdretry.WatchTarget {
 		Options: []clientv3.OpOption{clientv3.WithRange(end), clientv3.WithFilterPut()}}
 }
 
-// abandon gives up this attempt, whose requests may still be committed.
-func (a *acquisition) abandon() { a.nextAttempt(true) }
+// cancelAttempt begins another attempt and cancels this one, whose requests may still be committed.
+func (a *acquisition) cancelAttempt() { a.nextAttempt(true) }
 
 // nextAttempt begins another attempt with a new uuid. In the background it gives up what this one has in the queue and,
 // if it is to be cancelled, what its requests may still commit.
@@ -302,18 +302,18 @@ func (a *acquisition) cancelLater() {
 	a.c.cleanups.later(a.lock, a.draft.UUID, protocol.CancelledTTL, a.canceller())
 }
 
-func (a *acquisition) abandonIndeterminate() {
+func (a *acquisition) cancelIfIndeterminate() {
 	if a.indeterminate {
-		a.abandon()
+		a.cancelAttempt()
 	}
 }
 
-// leaveLater gives up this attempt.
-func (a *acquisition) leaveLater() { a.nextAttempt(a.indeterminate) }
+// giveUpAttempt begins another attempt and cancels this one if its requests may still be committed.
+func (a *acquisition) giveUpAttempt() { a.nextAttempt(a.indeterminate) }
 
 func (a *acquisition) heldError(ctx context.Context) *HeldError {
 	held := a.c.heldError(a.lock, a.set.kind, a.holder, &a.holders)
-	held.NoUnlocker = a.overdue.nothingRemoves(ctx, a.c, firstUnlock(a.holders.all()))
+	held.NoUnlocker = a.overdue.nothingRemoves(ctx, a.c, earliestAutoUnlock(a.holders.all()))
 	return held
 }
 

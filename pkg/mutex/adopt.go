@@ -64,7 +64,7 @@ func (c *Client) adopt(ctx context.Context, name, uuid string, opts []Option) (*
 	if doc.Token == 0 || doc.UUID != uuid {
 		return nil, c.readLoss(locktxn.Hold{Lock: name, UUID: uuid}, r, 1, 0)
 	}
-	if err := set.adopt(&doc.Record); err != nil {
+	if err := set.completeFrom(&doc.Record); err != nil {
 		return nil, err
 	}
 	hold := locktxn.Hold{Lock: name, UUID: uuid, Token: doc.Token}
@@ -82,7 +82,7 @@ func (c *Client) adopt(ctx context.Context, name, uuid string, opts []Option) (*
 			alertAfterUnlock: set.alertAfter > set.autoUnlockAfter,
 		},
 	}
-	l.remember(&doc)
+	l.loadExtension(&doc)
 	return l, l.startAdopted(ctx, &doc)
 }
 
@@ -99,8 +99,8 @@ func (c *Client) detach(ctx context.Context, h locktxn.Hold) error {
 	return c.readLoss(h, r, 0, 1)
 }
 
-// adopt fills in what the options left open: the deadlines are as far from now as their last writer set them.
-func (s *settings) adopt(r *metadata.Record) error {
+// completeFrom fills in what the options left open: the deadlines are as far from now as their last writer set them.
+func (s *settings) completeFrom(r *metadata.Record) error {
 	alert, unlock, known := durations(r)
 	if known {
 		s.alertAfter = cmp.Or(s.alertAfter, alert)
@@ -144,8 +144,9 @@ func lastAlive(r *metadata.Record) time.Time {
 	return r.LockedAt
 }
 
-// remember stores the progress from the record, so that a heartbeat repeats it.
-func (l *Lock) remember(doc *metadata.FullRecord) {
+// loadExtension takes from the record what extensions need: the progress, which a heartbeat repeats, the more time that
+// was given, and if the record has no alert time, one that counts from now.
+func (l *Lock) loadExtension(doc *metadata.FullRecord) {
 	l.extension.lastAliveRevision = fieldOf(doc, lockrecord.FieldAlive).ModRevision
 	if doc.Alive != nil {
 		l.extension.progress = doc.Alive.Progress
@@ -169,7 +170,7 @@ func (l *Lock) startAdopted(ctx context.Context, doc *metadata.FullRecord) error
 		l.deadline.until = l.began.monotonic.Add(doc.AutoUnlockAt.Sub(l.began.wall) - l.set.safetyMargin)
 		if time.Until(l.deadline.until) <= 0 && l.set.autoUnlockAfter > 0 {
 			if _, err := l.extendOnce(ctx, l.span(), true, ""); err != nil {
-				l.finish(err)
+				l.endWith(err)
 				return err
 			}
 		}
@@ -198,19 +199,19 @@ func (l *Lock) Detach() {
 		return
 	}
 	hold := l.root()
-	if !hold.finish(ErrDetached) {
+	if !hold.endWith(ErrDetached) {
 		return
 	}
 	if hold.origin.cancel != nil {
-		hold.forbidLater()
+		hold.putTombstoneLater()
 	}
 	if !hold.origin.detached {
 		hold.recordDetached()
 	}
 }
 
-// forbidLater keeps late requests of the acquisition from taking the lock again after an adopter gave the hold back.
-func (l *Lock) forbidLater() {
+// putTombstoneLater keeps late requests of the acquisition from taking the lock again after an adopter released it.
+func (l *Lock) putTombstoneLater() {
 	c := l.c
 	c.cleanups.later(l.held.Lock, l.held.UUID, protocol.CancelledTTL, func(ctx context.Context) error {
 		_, err := c.tombstones.send(ctx, func(lease clientv3.LeaseID) locktxn.Txn {
@@ -273,7 +274,7 @@ func reserve(reason string, d time.Duration, opts []Option, take func([]Option) 
 		s.maximumHold = 0
 		s.reentrant = false
 	}
-	lasting := func(s *settings) { s.autoUnlockAfter = s.positive("the duration of the reservation", d) }
+	lasting := func(s *settings) { s.autoUnlockAfter = s.checkPositive("the duration of the reservation", d) }
 	all := append([]Option{standard}, opts...)
 	l, err := take(append(all, Purpose(reason), lasting, Attribute(AttributeReserved, true), Detached(),
 		checkReservation))

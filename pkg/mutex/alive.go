@@ -32,7 +32,7 @@ func (l *Lock) begin() error {
 
 	l.mu.Lock() // the timer may fire before it is stored
 	l.deadline.timer = time.AfterFunc(min(l.timeLeft(), watchAfter), l.onTimer)
-	l.detach = context.AfterFunc(c.ctx, func() { l.finish(ErrClosed) })
+	l.stopOnClose = context.AfterFunc(c.ctx, func() { l.endWith(ErrClosed) })
 	l.mu.Unlock()
 	if l.set.maximumHold > 0 {
 		c.spawn(func() { l.sendHeartbeats(l.background) })
@@ -83,10 +83,10 @@ func (l *Lock) watchHold() {
 		}
 		timeout := holderRecheck / 3
 		gone := l.endedBy(events)
-		extended := l.applyEvents(events)
+		hasMoreTime := l.applyEvents(events)
 		if gone {
-			timeout = noteTimeout
-		} else if len(events) > 0 && !extended {
+			timeout = explainTimeout
+		} else if len(events) > 0 && !hasMoreTime {
 			return false
 		}
 		ctx, cancel := context.WithTimeout(l.background, timeout)
@@ -195,8 +195,8 @@ func (l *Lock) reachedMaximumHold() bool {
 	return l.set.maximumHold > 0 && time.Since(l.began.monotonic) >= l.set.maximumHold-l.set.safetyMargin-rounding
 }
 
-// maxOvertaken bounds how often a heartbeat restarts because another process with the uuid extended the hold.
-const maxOvertaken = 5
+// maxHeartbeatTries bounds how often a heartbeat is sent: again if another process with the uuid extended the hold.
+const maxHeartbeatTries = 5
 
 // extend moves the deadlines. Extensions of one hold take turns, so that the last one wins.
 func (l *Lock) extend(ctx context.Context, by span, heartbeat bool, progress string) (err error) {
@@ -220,7 +220,7 @@ func (l *Lock) extend(ctx context.Context, by span, heartbeat bool, progress str
 	case <-ctx.Done():
 		return l.causeOr(context.Cause(ctx))
 	}
-	for range maxOvertaken {
+	for range maxHeartbeatTries {
 		again, err := l.extendOnce(ctx, by, heartbeat, progress)
 		if !again {
 			return err

@@ -34,26 +34,26 @@ type batch struct {
 // readsPerLock is how many operations read one lock: its holders and the tail of its queue.
 const readsPerLock = locktxn.HolderReads + 1
 
-// opsPerLock is the most operations that one lock takes: the keys of its record and the tail of its queue. Each
+// maxOpsPerLock is the most operations that one lock takes: the keys of its record and the tail of its queue. Each
 // condition needs one more for its report: etcd counts nested operations, too.
-const opsPerLock = 5
+const maxOpsPerLock = 5
 
 func (a *acquisition) tryConditional(ctx context.Context) (*Lock, error) {
 	if a.set.kind.shared() {
-		return nil, explain(errors.New("If and Then work with plain locks only, not with those several can hold"),
+		return nil, withNames(errors.New("If and Then work with plain locks only, not with those several can hold"),
 			a.lock)
 	}
 	j := &batch{c: a.c, wanted: []*acquisition{a}, conditions: a.set.conditions, writes: a.set.writes}
 	locks, err := j.try(ctx)
 	if err != nil {
-		return nil, explain(err, a.lock)
+		return nil, withNames(err, a.lock)
 	}
 	return locks[0], nil
 }
 
 // try takes the locks, repeating the request until the outcome is definite.
 func (b *batch) try(ctx context.Context) ([]*Lock, error) {
-	room := locktxn.MaxOps - 1 - opsPerLock*len(b.wanted)
+	room := locktxn.MaxOps - 1 - maxOpsPerLock*len(b.wanted)
 	if err := b.c.checkWrites(b.conditions, b.writes, b.wanted[0].set.documents, room); err != nil {
 		return nil, err
 	}

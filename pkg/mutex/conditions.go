@@ -72,7 +72,7 @@ func (l *Lock) unlockWith(writes []clientv3.Op, conditions []clientv3.Cmp) error
 	case err != nil:
 		return err
 	case r.Succeeded || isTombstone(r, tombstone):
-		if l.finish(ErrUnlocked) {
+		if l.endWith(ErrUnlocked) {
 			l.notifyReleased(nil)
 		}
 		l.unlocking.once.Do(func() { l.freeLease(true) })

@@ -62,11 +62,11 @@ func (l *Lock) extendUntil(t time.Time, since moment, autoUnlockAt time.Time) {
 	l.resetTimer()
 }
 
-// postpone moves the local deadline, never back, by as much as another writer postponed the auto-unlock in the record:
-// another process with the uuid, or an operator. The writer's clock is not this machine's, so what counts is the
-// difference from the auto-unlock that the handle knew, not how far away the new one is. An extension whose writer
+// applyAutoUnlock moves the local deadline, never back, by as much as another writer moved the auto-unlock in the
+// record: another process with the uuid, or an operator. The writer's clock is not this machine's, so what counts is
+// the difference from the auto-unlock that the handle knew, not how far away the new one is. More time whose writer
 // counted from its own clock gives no more than it says. The caller holds mu.
-func (l *Lock) postpone(autoUnlockAt time.Time, by *metadata.MoreTime) {
+func (l *Lock) applyAutoUnlock(autoUnlockAt time.Time, by *metadata.MoreTime) {
 	if l.cause != nil || !autoUnlockAt.After(l.deadline.recorded) {
 		return
 	}
@@ -85,8 +85,8 @@ func (l *Lock) postpone(autoUnlockAt time.Time, by *metadata.MoreTime) {
 	}
 }
 
-// grantedTime returns how much time an extension gave from the moment it was written, if its writer counted from its
-// own clock. A writer does so when its clock was past the previous auto-unlock.
+// grantedTime returns how much more time an operator gave, from the moment it was written, if the writer counted from
+// its own clock. A writer does so when its clock was past the previous auto-unlock.
 func grantedTime(autoUnlockAt time.Time, by *metadata.MoreTime) (time.Duration, bool) {
 	if by == nil || by.AutoUnlockAt.IsZero() {
 		return 0, false

@@ -97,8 +97,8 @@ func isOwn(function string) bool {
 	return strings.HasPrefix(function, ownModule+"/pkg/mutex.") || strings.HasPrefix(function, ownModule+"/pkg/jobs.")
 }
 
-// ownFrames is the most that these packages add to a stack above their caller.
-const ownFrames = 8
+// maxOwnFrames is how many frames these packages may add to a stack above their caller.
+const maxOwnFrames = 8
 
 // callers returns the call stack of the caller of these packages, newest frame first, one frame a line: "file:line in
 // function".
@@ -106,7 +106,7 @@ func callers(depth int) string {
 	if depth == 0 {
 		return ""
 	}
-	pcs := make([]uintptr, depth+ownFrames)
+	pcs := make([]uintptr, depth+maxOwnFrames)
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs)])
 	var b strings.Builder
 	for n, more := 0, true; more && n < depth; {

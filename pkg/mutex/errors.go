@@ -54,10 +54,9 @@ type HeldError struct {
 	// clients queue.
 	Position int
 
-	// Kind is how the caller wanted to share the lock: metadata.KindSemaphore, KindShared or KindExclusive, which it is
-	// also for a plain lock that is refused by shares. Otherwise this group of fields is zero for a plain lock. Holders
-	// are all holders, the oldest first. Of the Limit permits of a semaphore, Free were free and the caller wanted
-	// Weight.
+	// Kind is the kind of lock that the caller wanted: metadata.KindSemaphore, KindShared or KindExclusive. For a plain
+	// lock this group of fields is zero, unless shares of the lock are held: then Kind is KindExclusive. Holders are all
+	// holders, the oldest first. Of the Limit permits of a semaphore, Free were free and the caller wanted Weight.
 	Kind                string
 	Holders             []metadata.FullRecord
 	Free, Limit, Weight int
@@ -73,7 +72,7 @@ func (e *HeldError) Error() string {
 	if e.Delay != nil {
 		line += "; " + protocol.DescribeDelay(e.Delay, e.At)
 	}
-	if due := firstUnlock(e.Holders, e.Holder); e.NoUnlocker && !due.After(e.At) {
+	if due := earliestAutoUnlock(e.Holders, e.Holder); e.NoUnlocker && !due.After(e.At) {
 		line += "; no unlocker is running, so nothing removes it"
 	}
 	if e.CallSite != "" && e.Kind == "" {
@@ -92,8 +91,8 @@ func (e *HeldError) Is(target error) bool { return target == ErrHeld }
 
 func (e *HeldError) Unwrap() error { return e.Err }
 
-// fewHolders is the most holders that a line names.
-const fewHolders = 3
+// maxNamedHolders is how many holders a line names.
+const maxNamedHolders = 3
 
 // state says who holds the lock, or that others are ahead.
 func (e *HeldError) state() string {
@@ -131,14 +130,14 @@ func (e *HeldError) state() string {
 
 func describeSeveral(holders []metadata.FullRecord, now time.Time) string {
 	var named []string
-	for i := range min(len(holders), fewHolders) {
+	for i := range min(len(holders), maxNamedHolders) {
 		named = append(named, describeHolder(&holders[i].Record, now))
 	}
-	if more := len(holders) - fewHolders; more > 0 {
+	if more := len(holders) - maxNamedHolders; more > 0 {
 		named = append(named, text.Count(more, "other"))
 	}
 	line := strings.Join(named[:len(named)-1], ", ") + " and " + named[len(named)-1]
-	return line + "; " + due(firstUnlock(holders), now, "the first of them is auto-unlocked",
+	return line + "; " + due(earliestAutoUnlock(holders), now, "the first of them is auto-unlocked",
 		"the auto-unlock of the first of them was due", "none of them has a readable time of auto-unlock")
 }
 

@@ -64,7 +64,7 @@ type AcquireEnded struct {
 	Err      error         // nil if acquired
 }
 
-// ExtendEnded reports that an Alive or a heartbeat has postponed the deadlines, or has failed to.
+// ExtendEnded reports that an Alive or a heartbeat has extended the hold, or has failed to.
 type ExtendEnded struct {
 	Lock      *Lock
 	Result    Result        // extended, lost or error

@@ -126,7 +126,7 @@ func (l *Lock) ensureInbox() *inbox {
 
 // applyEvents takes over what others wrote, from the events of a watch. It reports whether one of them gave more time:
 // the alert, which is not watched, then has to be read.
-func (l *Lock) applyEvents(events []*clientv3.Event) (extended bool) {
+func (l *Lock) applyEvents(events []*clientv3.Event) (hasMoreTime bool) {
 	var fields []metadata.Field
 	record := l.c.layout.Record(l.held.Lock)
 	for _, e := range events {
@@ -136,7 +136,7 @@ func (l *Lock) applyEvents(events []*clientv3.Event) (extended bool) {
 		name := strings.TrimPrefix(string(e.Kv.Key), record)
 		switch name {
 		case lockrecord.FieldExtended:
-			extended = true
+			hasMoreTime = true
 		case lockrecord.FieldAsked, lockrecord.FieldAutoUnlockAt:
 		default:
 			continue
@@ -147,7 +147,7 @@ func (l *Lock) applyEvents(events []*clientv3.Event) (extended bool) {
 	if len(fields) > 0 {
 		l.applyFields(fields)
 	}
-	return extended
+	return hasMoreTime
 }
 
 func (l *Lock) applyFields(fields []metadata.Field) {
@@ -160,8 +160,8 @@ func (l *Lock) decode(fields []metadata.Field) metadata.FullRecord {
 		CreateRevision: l.held.Token, ModRevision: l.held.Token}))
 }
 
-// applyRecord takes over what others wrote into the record. The document does not have a request or extension that
-// cannot be read or is meant for another hold.
+// applyRecord takes over what others wrote into the record. A request or more time that cannot be read, or is meant for
+// another hold, is not in doc.
 func (l *Lock) applyRecord(doc *metadata.FullRecord) {
 	l.mu.Lock()
 	if l.cause != nil {
@@ -171,8 +171,8 @@ func (l *Lock) applyRecord(doc *metadata.FullRecord) {
 	if doc.FinishRequest != nil {
 		l.storeFinishRequest(doc.FinishRequest, fieldOf(doc, lockrecord.FieldAsked).ModRevision)
 	}
-	by := l.storeMoreTime(doc)
-	l.postpone(doc.AutoUnlockAt, by)
+	given := l.storeMoreTime(doc)
+	l.applyAutoUnlock(doc.AutoUnlockAt, given)
 	m := l.inbox
 	deliver := m != nil && !m.delivering && (m.newRequest || m.newMoreTime)
 	if deliver {
@@ -198,7 +198,7 @@ func (l *Lock) storeFinishRequest(r *metadata.FinishRequest, revision int64) {
 	}
 }
 
-// storeMoreTime stores an extension and returns it if it wrote the auto-unlock in the record. The caller holds mu.
+// storeMoreTime stores more time and returns it if it wrote the auto-unlock in the record. The caller holds mu.
 func (l *Lock) storeMoreTime(doc *metadata.FullRecord) *metadata.MoreTime {
 	e := doc.MoreTime
 	if e == nil {

@@ -13,21 +13,21 @@ import (
 func (a *acquisition) giveUp(ctx context.Context, err error) error {
 	position := a.queue.position
 	if position.Revision == 0 || a.indeterminate {
-		a.leaveLater()
+		a.giveUpAttempt()
 		switch {
 		case a.holder.Name != "":
 			return a.heldUntil(ctx)
 		case err == nil, err == errStale, err == errPositionLost: // internal: they mean try again
 			err = contextError(ctx)
 		}
-		return explain(err, a.lock)
+		return withNames(err, a.lock)
 	}
-	left, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteTimeout)
+	left, cancel := context.WithTimeout(context.WithoutCancel(ctx), explainTimeout)
 	defer cancel()
 	claim := a.set.kind.claim(a.lock)
 	r, err := a.c.leave(left, a.lock, a.draft.UUID, locktxn.ReadHoldersAndTickets(a.c.layout, claim).Then...)
 	if err != nil {
-		a.leaveLater()
+		a.giveUpAttempt()
 		return a.heldUntil(ctx)
 	}
 	a.c.leases.giveBack(a.queue.lease)

@@ -35,7 +35,7 @@ type Lock struct {
 	lost          chan struct{}
 	background    context.Context // of the watch and the heartbeat: ends with the handle
 	endBackground context.CancelFunc
-	detach        func() bool // from the client's context
+	stopOnClose   func() bool // ends its wait for the end of the client's context
 
 	mu        sync.Mutex
 	cause     error // why the handle ended; nil while it is held
@@ -62,7 +62,7 @@ type deadline struct {
 	until    time.Time   // monotonic
 	counted  moment      // when it began to count
 	recorded time.Time   // the auto-unlock in the record that it follows from, wall clock; zero if unknown
-	timer    *time.Timer // runs due: first to start the watch of a hold that is not short, then at the deadline
+	timer    *time.Timer // runs onTimer: first to start the watch of a hold that is not short, then at the deadline
 	watched  bool        // the watch was started
 }
 
@@ -73,7 +73,7 @@ type extension struct {
 
 	alertTarget      time.Time // when the work is late, wall clock
 	alertFloor       time.Time // the earliest alert that another process with the uuid wants, wall clock
-	alertAfterUnlock bool      // the alert may come after the auto-unlock, which other processes postpone
+	alertAfterUnlock bool      // the alert may come after the auto-unlock, which other processes extend
 	progress         string    // the last note
 }
 

@@ -34,14 +34,14 @@ func (c *Client) TryLockAll(ctx context.Context, names []string, opts ...Option)
 		err = checkNotHeld(ctx, wanted)
 	}
 	if err != nil {
-		return nil, explain(err, names...)
+		return nil, withNames(err, names...)
 	}
 	began := time.Now()
 	b := &batch{c: c, wanted: wanted, conditions: wanted[0].set.conditions, writes: wanted[0].set.writes}
 	locks, err := b.try(ctx)
 	b.notifyAcquired(began, locks, err)
 	if err != nil {
-		return nil, explain(err, names...)
+		return nil, withNames(err, names...)
 	}
 	return newLocks(locks), nil
 }
@@ -51,7 +51,7 @@ func (c *Client) TryLockAll(ctx context.Context, names []string, opts ...Option)
 // locks.
 //
 // It first tries to take all at once, as [Client.TryLockAll] does. If that fails, it keeps the locks that it has while
-// it waits for the next: their auto-unlock is postponed, their alert is not, and their records show what the caller
+// it waits for the next: their auto-unlock is extended, their alert is not, and their records show what the caller
 // waits for. If one is lost meanwhile, or the wait ends, all are released, and the error is that of the lock that was
 // lost or not taken.
 func (c *Client) LockAll(ctx context.Context, names []string, opts ...Option) (*Locks, error) {
@@ -63,7 +63,7 @@ func (c *Client) LockAll(ctx context.Context, names []string, opts ...Option) (*
 		err = checkNotHeld(ctx, wanted)
 	}
 	if err != nil {
-		return nil, explain(err, names...)
+		return nil, withNames(err, names...)
 	}
 	var refusal *HeldError
 	if len(wanted) <= MaxBatch && !anyShared(wanted) {
@@ -78,13 +78,13 @@ func (c *Client) LockAll(ctx context.Context, names []string, opts ...Option) (*
 	}
 	locks, err := c.lockInOrder(ctx, wanted, opts)
 	if err != nil {
-		return nil, explain(sinceRefused(ctx, refusal, err), names...)
+		return nil, withNames(refusalOr(ctx, refusal, err), names...)
 	}
 	return newLocks(locks), nil
 }
 
-// sinceRefused returns who was in the way when all were tried, if nothing more is known when the wait is over.
-func sinceRefused(ctx context.Context, refusal *HeldError, err error) error {
+// refusalOr returns the refusal of the first try, which names a holder, if the wait ended with an err that names none.
+func refusalOr(ctx context.Context, refusal *HeldError, err error) error {
 	if refusal == nil || ctx.Err() == nil || errors.Is(err, ErrHeld) || errors.Is(err, ErrNotHeld) {
 		return err
 	}
@@ -122,7 +122,7 @@ func (c *Client) newAcquisitions(ctx context.Context, names []string, opts []Opt
 	}
 	wanted := make([]*acquisition, len(sorted))
 	for i, name := range sorted {
-		a, _, err := c.newAcquisition(ctx, name, amongOthers(sorted, i, opts))
+		a, _, err := c.newAcquisition(ctx, name, optionsForOne(sorted, i, opts))
 		if err != nil {
 			return nil, fmt.Errorf("%q: %w", name, err)
 		}
@@ -135,7 +135,8 @@ func anyShared(wanted []*acquisition) bool {
 	return slices.ContainsFunc(wanted, func(a *acquisition) bool { return a.set.kind.shared() })
 }
 
-func amongOthers(names []string, i int, opts []Option) []Option {
+// optionsForOne returns the options for one of several locks, given those of the call.
+func optionsForOne(names []string, i int, opts []Option) []Option {
 	all := func(s *settings) { s.together = names }
 	return slices.Concat([]Option{all}, opts, []Option{heldWith(names, i)})
 }
@@ -161,10 +162,10 @@ func heldWith(names []string, i int) Option {
 func (c *Client) lockInOrder(ctx context.Context, wanted []*acquisition, opts []Option) (locks []*Lock, err error) {
 	caller := ctx
 	ctx, cancel := context.WithCancelCause(caller)
-	var keeping sync.WaitGroup
+	var heartbeats sync.WaitGroup
 	defer func() {
 		cancel(nil)
-		keeping.Wait()
+		heartbeats.Wait()
 		if err == nil {
 			// The durations count from now. Each hold is confirmed after the last lock was taken, so any later holder
 			// of one has a greater token than all of these.
@@ -188,7 +189,7 @@ func (c *Client) lockInOrder(ctx context.Context, wanted []*acquisition, opts []
 			l.extension.progress = "waits for lock " + strconv.Quote(name) // in its next extension
 			l.mu.Unlock()
 		}
-		l, err := c.Lock(ctx, name, amongOthers(names, i, opts)...)
+		l, err := c.Lock(ctx, name, optionsForOne(names, i, opts)...)
 		if err != nil {
 			if lost, isLost := context.Cause(ctx).(*LostError); isLost {
 				err = lost // it says more than that the wait is over
@@ -198,7 +199,7 @@ func (c *Client) lockInOrder(ctx context.Context, wanted []*acquisition, opts []
 		locks = append(locks, l)
 		context.AfterFunc(l.ctx, func() { cancel(context.Cause(l.ctx)) })
 		if l.set.maximumHold == 0 { // else it has a heartbeat of its own
-			keeping.Go(func() { l.sendHeartbeats(ctx) })
+			heartbeats.Go(func() { l.sendHeartbeats(ctx) })
 		}
 	}
 	return locks, nil
@@ -211,7 +212,7 @@ func (c *Client) giveBack(ctx context.Context, locks []*Lock) error {
 		return unlockAll(locks)
 	}
 	over := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() { time.AfterFunc(noteTimeout, func() { close(over) }) })
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(explainTimeout, func() { close(over) }) })
 	defer stop()
 	select {
 	case err := <-released:
@@ -232,7 +233,7 @@ func newLocks(locks []*Lock) *Locks {
 		l.outer, outer = outer, l // the holder of one holds them all
 		l.group = g
 	}
-	g.all = locks[0].newView(context.Background(), locks[0].outer)
+	g.all = locks[0].cloneHandle(context.Background(), locks[0].outer)
 	g.all.forGroup = true
 	g.all.lost = make(chan struct{})
 	endLost := sync.OnceFunc(func() { close(g.all.lost) })
@@ -268,8 +269,8 @@ func (b *batch) notifyAcquired(began time.Time, locks []*Lock, err error) {
 	failed.notifyAcquired(began, nil, err)
 }
 
-// explain adds the names of the locks to an error that does not have them.
-func explain(err error, names ...string) error {
+// withNames adds the names of the locks to an error that does not have any.
+func withNames(err error, names ...string) error {
 	if _, isHeld := errors.AsType[*HeldError](err); err == nil || isHeld || errors.Is(err, ErrCondition) ||
 		errors.Is(err, ErrNotHeld) || len(names) == 0 {
 		return err

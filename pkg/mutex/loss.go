@@ -11,8 +11,9 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// noteTimeout is how long a holder that lost the lock tries to read why before it stops without knowing.
-const noteTimeout = 250 * time.Millisecond
+// explainTimeout is how long a call that is over tries to read what explains its result: who removed the lock, who is
+// ahead in the queue, whether an unlocker runs.
+const explainTimeout = 250 * time.Millisecond
 
 // err returns why the handle ended, nil while it is held.
 func (l *Lock) err() error {
@@ -57,7 +58,7 @@ func (l *Lock) runOut() {
 
 // loseRemoved ends the handle because its hold is no longer in etcd, and finds out how the hold ended.
 func (l *Lock) loseRemoved(ctx context.Context, now *metadata.FullRecord) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), explainTimeout)
 	defer cancel()
 	lost, err := l.verify(ctx)
 	if err != nil || lost == nil {
@@ -83,10 +84,10 @@ func (l *Lock) verify(ctx context.Context) (*LostError, error) {
 }
 
 // readLoss returns how a hold ended, from the operations of an answer that read its ending and the record of the lock.
-func (c *Client) readLoss(h locktxn.Hold, r etcdretry.Response, note, record int) *LostError {
-	lost := &LostError{Name: h.Lock, UUID: h.UUID, Token: h.Token, Certain: true, Ending: c.readEnding(r, note),
+func (c *Client) readLoss(h locktxn.Hold, r etcdretry.Response, endingOp, recordOp int) *LostError {
+	lost := &LostError{Name: h.Lock, UUID: h.UUID, Token: h.Token, Certain: true, Ending: c.readEnding(r, endingOp),
 		At: c.wall()}
-	if now := readRecord(c.layout, h.Lock, r, record); now.Token != 0 {
+	if now := readRecord(c.layout, h.Lock, r, recordOp); now.Token != 0 {
 		lost.Holder = &now
 	}
 	return lost
@@ -110,7 +111,7 @@ func (l *Lock) lostError(unread error) *LostError {
 
 // lose ends the handle because the hold is gone or may be.
 func (l *Lock) lose(why *LostError) *LostError {
-	if l.finish(why) {
+	if l.endWith(why) {
 		l.c.log(slog.LevelWarn, "lock lost", l.logAttributes(slog.Any("error", why))...)
 		notify(l.c.opts.Hooks.Lost,
 			Lost{Lock: l, Reason: why.Reason(), HoldTime: time.Since(l.began.monotonic), Err: why})
@@ -118,8 +119,8 @@ func (l *Lock) lose(why *LostError) *LostError {
 	return why
 }
 
-// finish ends the handle with the first cause; later ones change nothing.
-func (l *Lock) finish(cause error) (first bool) {
+// endWith ends the handle with the first cause; later ones change nothing.
+func (l *Lock) endWith(cause error) (first bool) {
 	l.mu.Lock()
 	first = l.cause == nil
 	if first {
@@ -141,7 +142,7 @@ func (l *Lock) finish(cause error) (first bool) {
 	l.c.holds.CompareAndDelete(l.held.UUID, l) // unless another handle adopted the hold
 	if l.deadline.timer != nil {               // else it never began
 		l.deadline.timer.Stop()
-		l.detach()
+		l.stopOnClose()
 	}
 	if l.origin.lease != nil && cause != ErrUnlocked {
 		l.c.leases.drop(l.origin.lease) // so that the next in the queue need not wait for this process

@@ -72,27 +72,27 @@ func Purpose(text string) Option { return func(s *settings) { s.holder.Purpose =
 // AlertAfter sets how long after the acquisition or the last [Lock.Alive] an alert is raised: how long the work takes
 // on a bad day. It must be positive, and no longer than [AutoUnlockAfter] unless there is a [Heartbeat].
 func AlertAfter(d time.Duration) Option {
-	return func(s *settings) { s.alertAfter = s.positive("AlertAfter", d) }
+	return func(s *settings) { s.alertAfter = s.checkPositive("AlertAfter", d) }
 }
 
 // AutoUnlockAfter sets how long after the acquisition or the last [Lock.Alive] a silent holder loses the lock. It must
 // be at least 100 ms. The handle's context ends a little earlier; see [SafetyMargin].
 func AutoUnlockAfter(d time.Duration) Option {
-	return func(s *settings) { s.autoUnlockAfter = s.positive("AutoUnlockAfter", d) }
+	return func(s *settings) { s.autoUnlockAfter = s.checkPositive("AutoUnlockAfter", d) }
 }
 
 // SafetyMargin is how long before the auto-unlock the handle's context ends, so that the work has stopped before
 // another client gets the lock. It should be longer than the work takes to stop. The default is a tenth of the time
 // until auto-unlock, at most 30 seconds.
 func SafetyMargin(d time.Duration) Option {
-	return func(s *settings) { s.safetyMargin = s.positive("SafetyMargin", d) }
+	return func(s *settings) { s.safetyMargin = s.checkPositive("SafetyMargin", d) }
 }
 
 // Heartbeat extends the time until auto-unlock in the background while the process lives, at least every 20 seconds, up
 // to the maximum hold, which is counted from the acquisition. It proves that the process lives, not that the work
 // progresses, so it does not postpone the alert.
 func Heartbeat(maximumHold time.Duration) Option {
-	return func(s *settings) { s.maximumHold = s.positive("the maximum hold of Heartbeat", maximumHold) }
+	return func(s *settings) { s.maximumHold = s.checkPositive("the maximum hold of Heartbeat", maximumHold) }
 }
 
 // LockDelay keeps other clients from taking the lock for this long after the hold is ended by force or because of its
@@ -249,8 +249,8 @@ func (s *settings) refuse(format string, arguments ...any) {
 	s.problems = append(s.problems, fmt.Errorf(format, arguments...))
 }
 
-// positive records a problem unless the duration is positive and at most maxDuration.
-func (s *settings) positive(name string, d time.Duration) time.Duration {
+// checkPositive returns the duration. It records a problem unless it is positive and at most maxDuration.
+func (s *settings) checkPositive(name string, d time.Duration) time.Duration {
 	switch {
 	case d <= 0:
 		s.refuse("%s is %v: it must be positive", name, d)

@@ -35,10 +35,10 @@ func (a *acquisition) queueUp(ctx context.Context, p proposal) (l *Lock, err err
 		case ctx.Err() != nil:
 			return nil, a.giveUp(ctx, err)
 		case err == errPositionLost:
-			a.leaveLater()
+			a.giveUpAttempt()
 		case err != errStale:
-			a.leaveLater()
-			return nil, explain(err, a.lock)
+			a.giveUpAttempt()
+			return nil, withNames(err, a.lock)
 		}
 		etcdretry.Sleep(ctx, etcdretry.Backoff(n))
 		p = a.newProposal()
@@ -52,7 +52,7 @@ func (a *acquisition) lockOrQueue(ctx context.Context, p proposal) (*Lock, error
 	if a.queue.lease == nil {
 		a.queue.lease = a.c.leases.takeIdle()
 	}
-	for n := 0; n == 0 || n < maxRivals && a.holders.hasRoom(a.set.kind); n++ {
+	for n := 0; n == 0 || n < maxQuickRetries && a.holders.hasRoom(a.set.kind); n++ {
 		l, queued, err := a.claimOrQueue(ctx, p, n)
 		if l != nil || err != nil || a.queue.position.Revision != 0 {
 			return l, err
@@ -76,7 +76,7 @@ func (a *acquisition) claimOrQueue(ctx context.Context, p proposal, refusals int
 		}
 		queued = a.indeterminate || len(r.Keys(locktxn.HolderReads).Kvs) > 0
 		// A late commit could overtake the waiters ahead of this one, and they would wait for each other.
-		a.abandonIndeterminate()
+		a.cancelIfIndeterminate()
 		return nil, queued, nil
 	}
 	a.prepareTicket(ctx, p)
@@ -134,12 +134,12 @@ func (a *acquisition) under() string {
 func (a *acquisition) storePosition(r etcdretry.Response, err error) error {
 	switch {
 	case locktxn.IsLeaseGone(err):
-		a.leaveLater()
+		a.giveUpAttempt()
 		return errStale
 	case err != nil || r.TxnResponse == nil:
 		return err
 	case a.indeterminate:
-		a.abandon()
+		a.cancelAttempt()
 		return errStale
 	}
 	position := locktxn.Position{Lock: a.lock, UUID: a.draft.UUID}
@@ -275,7 +275,7 @@ func (a *acquisition) takeTurn(ctx context.Context) (*Lock, error) {
 		// hold.
 		a.queue.before = ""
 		a.keepTail(ctx, r, own+1)
-		if n >= maxRivals && !etcdretry.Sleep(ctx, etcdretry.Backoff(n)) {
+		if n >= maxQuickRetries && !etcdretry.Sleep(ctx, etcdretry.Backoff(n)) {
 			return nil, nil
 		}
 	}

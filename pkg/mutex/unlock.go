@@ -56,7 +56,7 @@ func (l *Lock) endHandle() error {
 }
 
 func (l *Lock) release() (err error) {
-	if l.finish(ErrUnlocked) {
+	if l.endWith(ErrUnlocked) {
 		defer func() { l.notifyReleased(err) }()
 	}
 	if l.err() == ErrDetached {

@@ -113,7 +113,7 @@ func (v *waitStatus) refresh(ctx context.Context) (HeldError, error) {
 // checkOverdue finds out whether anything removes a hold whose deadline has passed. A refresh does not notice that the
 // holder extended it.
 func (v *waitStatus) checkOverdue(ctx context.Context) {
-	due := firstUnlock(v.status.Holders, v.status.Holder)
+	due := earliestAutoUnlock(v.status.Holders, v.status.Holder)
 	if !due.IsZero() && !due.After(v.c.wall()) && !due.Equal(v.overdue.due) {
 		r, err := v.c.retry.Send(ctx, locktxn.ReadHolders(v.c.layout, v.kind.claim(v.position.Lock)))
 		if err != nil {
@@ -121,7 +121,7 @@ func (v *waitStatus) checkOverdue(ctx context.Context) {
 		}
 		v.read(r)
 	}
-	v.status.NoUnlocker = v.overdue.nothingRemoves(ctx, v.c, firstUnlock(v.status.Holders, v.status.Holder))
+	v.status.NoUnlocker = v.overdue.nothingRemoves(ctx, v.c, earliestAutoUnlock(v.status.Holders, v.status.Holder))
 }
 
 // list reads which tickets are ahead.
@@ -229,13 +229,13 @@ func shorten(r *metadata.FinishRequest) {
 
 // overdueCheck finds out whether anything removes a hold whose deadline has passed.
 type overdueCheck struct {
-	due        time.Time // the deadline for which it asked
-	asked      time.Time
+	due        time.Time // the deadline for which it checked
+	checkedAt  time.Time
 	noUnlocker bool
 }
 
-// askAgainAfter is the least time between two requests about the same deadline.
-const askAgainAfter = time.Minute
+// overdueRecheck is the least time between two checks of the same deadline.
+const overdueRecheck = time.Minute
 
 // nothingRemoves reports whether an auto-unlock was due and no unlocker is running. It is false if etcd does not say.
 func (o *overdueCheck) nothingRemoves(ctx context.Context, c *Client, due time.Time) bool {
@@ -243,11 +243,11 @@ func (o *overdueCheck) nothingRemoves(ctx context.Context, c *Client, due time.T
 	if due.IsZero() || due.After(now) {
 		return false
 	}
-	if !due.Equal(o.due) || now.Sub(o.asked) > askAgainAfter {
-		ctx, cancel := context.WithTimeout(ctx, noteTimeout)
+	if !due.Equal(o.due) || now.Sub(o.checkedAt) > overdueRecheck {
+		ctx, cancel := context.WithTimeout(ctx, explainTimeout)
 		defer cancel()
 		r, err := c.retry.Send(ctx, locktxn.ReadUnlockers(c.layout))
-		*o = overdueCheck{due: due, asked: now, noUnlocker: err == nil && !slices.ContainsFunc(r.Keys(0).Kvs, hasLease)}
+		*o = overdueCheck{due: due, checkedAt: now, noUnlocker: err == nil && !slices.ContainsFunc(r.Keys(0).Kvs, hasLease)}
 	}
 	return o.noUnlocker
 }
@@ -255,8 +255,8 @@ func (o *overdueCheck) nothingRemoves(ctx context.Context, c *Client, due time.T
 // hasLease reports whether a key is leased: a presence that is not says nothing.
 func hasLease(kv *mvccpb.KeyValue) bool { return kv.Lease != 0 }
 
-// firstUnlock returns the earliest time of auto-unlock of these holds and more; zero if none is known.
-func firstUnlock(holds []metadata.FullRecord, more ...metadata.FullRecord) (first time.Time) {
+// earliestAutoUnlock returns the earliest time of auto-unlock of these holds and more; zero if none is known.
+func earliestAutoUnlock(holds []metadata.FullRecord, more ...metadata.FullRecord) (first time.Time) {
 	for _, r := range slices.Concat(holds, more) {
 		first = protocol.Earlier(first, r.AutoUnlockAt)
 	}
@@ -266,7 +266,7 @@ func firstUnlock(holds []metadata.FullRecord, more ...metadata.FullRecord) (firs
 // warnOverdue logs, once, that nothing removes an overdue hold for which this acquisition waits.
 func (a *acquisition) warnOverdue(ctx context.Context) {
 	warned := a.overdue.noUnlocker
-	if a.overdue.nothingRemoves(ctx, a.c, firstUnlock(a.holders.all())) && !warned {
+	if a.overdue.nothingRemoves(ctx, a.c, earliestAutoUnlock(a.holders.all())) && !warned {
 		a.c.log(slog.LevelWarn, "no unlocker is running, so nothing removes an overdue lock",
 			slog.String("lock", a.lock), slog.String("owner", plain(a.holder.Owner)))
 	}

@@ -50,11 +50,11 @@ var clientSuites = []suite{
 		{"holder-another", `return now.Token == l.held.Token && «now.UUID == l.held.UUID»`, `true`,
 			"TestAliveOfAReplacedHoldIsALoss"},
 		// Attempts whose answers are lost, late or refusals.
-		{"attempt-unsealed", "func (a *acquisition) abandonIndeterminate() {\n\tif «a.indeterminate» {", `false`,
+		{"attempt-unsealed", "func (a *acquisition) cancelIfIndeterminate() {\n\tif «a.indeterminate» {", `false`,
 			"TestLateRequestAfterARefusalIsRefused"},
 		{"attempt-mark", "if «a.indeterminate» {\n\t\tl.origin.cancel", `false`,
 			"TestLateRequestAfterItsHoldEndedIsRefused"},
-		{"attempt-left", "if «r.Indeterminate» {\n\t\t\ta.abandon()", `false`,
+		{"attempt-left", "if «r.Indeterminate» {\n\t\t\ta.cancelAttempt()", `false`,
 			"TestUnansweredLockThatIsGivenUpIsCleanedUp"},
 		{"attempt-own-hold", "mine, ok := a.holders.byUUID(a.draft.UUID)\n\tif «!ok» {", `true`,
 			"TestLockRetriesWithTheSameUUIDUntilSettled"},
