@@ -70,7 +70,7 @@ func (i *Inspector) forceUnlock(ctx context.Context, r *metadata.Record, by, rea
 	return err
 }
 
-// check refuses arguments that cannot be meant.
+// check refuses a record that does not name a hold, and an invalid operator or reason.
 func check(r *metadata.Record, by, reason string) error {
 	switch {
 	case r == nil || r.Revision == 0:
@@ -84,9 +84,9 @@ func check(r *metadata.Record, by, reason string) error {
 	return nil
 }
 
-// warn logs a force unlock that etcd cannot record.
-func warn(to *slog.Logger, a protocol.Action) {
-	to.LogAttrs(context.Background(), slog.LevelWarn,
+// logUnrecorded logs a force unlock that etcd cannot record.
+func logUnrecorded(log *slog.Logger, a protocol.Action) {
+	log.LogAttrs(context.Background(), slog.LevelWarn,
 		"etcd is out of space: a lock is removed by force, without history and audit",
 		slog.String("lock", a.Lock), slog.String("uuid", a.UUID), slog.Int64("token", a.Token),
 		slog.String("actor", a.Actor), slog.String("holder", a.Holder), slog.String("reason", a.Reason))

@@ -40,7 +40,7 @@ func New(etcd *clientv3.Client, o Options) (*Inspector, error) {
 	if err != nil {
 		return nil, fmt.Errorf("inspect: %w", err)
 	}
-	unrecorded := lockstore.WithUnrecorded(func(a protocol.Action) { warn(o.Logger, a) })
+	unrecorded := lockstore.WithUnrecorded(func(a protocol.Action) { logUnrecorded(o.Logger, a) })
 	return &Inspector{lockstore.New(etcd, layout, unrecorded)}, nil
 }
 

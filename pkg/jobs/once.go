@@ -117,7 +117,7 @@ func lockOnce(ctx context.Context, o *once, opts []Option) (*TickLock, error) {
 		return nil, o.explain(err)
 	case !time.Now().Before(l.Deadline()): // the answer was late
 		_ = o.unlock(l, true) // the loss is what counts
-		return nil, &mutex.LostError{Name: o.name, UUID: l.UUID(), Token: l.Token(), At: o.about.Now()}
+		return nil, &mutex.LostError{Name: o.name, UUID: l.UUID(), Token: l.Token(), At: o.clientOptions.Now()}
 	}
 	return &TickLock{l, o}, nil
 }
@@ -163,7 +163,7 @@ func draftPlain(locks *mutex.Client, name string, opts []mutex.Option) (lockreco
 }
 
 func (o *once) take(ctx context.Context) (*mutex.Lock, error) {
-	ctx, cancel := context.WithTimeout(ctx, o.about.RequestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, o.clientOptions.RequestTimeout)
 	defer cancel()
 	for n := 0; ; n++ {
 		now := o.now()
@@ -228,7 +228,8 @@ func (o *once) checkNext(tick, now time.Time) error {
 		taken := Period{Start: last.Start, Note: last.Note}
 		return &PeriodError{Name: o.name, Start: tick, Last: taken, At: now, Key: o.key}
 	}
-	o.about.Logger.Debug("the tick is taken", "lock", o.name, "last", formatUTC(last.Start), "by", plain(last.Note))
+	o.clientOptions.Logger.Debug("the tick is taken", "lock", o.name, "last", formatUTC(last.Start), "by",
+		plain(last.Note))
 	return ErrTickTaken
 }
 
@@ -261,7 +262,7 @@ func (o *once) try(ctx context.Context, tick, now time.Time, seen int64) (*mutex
 // note returns who takes the tick, and when.
 func (o *once) note(now time.Time) string {
 	by := fmt.Sprintf("taken %s by %s", formatUTC(now), cmp.Or(plain(o.owner), "an unknown owner"))
-	if host := o.about.Hostname; host != "" {
+	if host := o.clientOptions.Hostname; host != "" {
 		by += " on " + plain(host)
 	}
 	if o.word == period {

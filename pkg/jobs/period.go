@@ -20,26 +20,26 @@ var errNoLocks = errors.New("no lock client was given")
 
 // client is a lock client, with what jobs need of it.
 type client struct {
-	locks  *mutex.Client
-	about  mutex.Options
-	layout protocol.Layout
+	locks         *mutex.Client
+	clientOptions mutex.Options
+	layout        protocol.Layout
 }
 
 func newClient(locks *mutex.Client) (client, error) {
 	if locks == nil {
 		return client{}, errNoLocks
 	}
-	return client{locks: locks, about: locks.Options(), layout: locks.Internals().Layout()}, nil
+	return client{locks: locks, clientOptions: locks.Options(), layout: locks.Internals().Layout()}, nil
 }
 
 // send sends a transaction that may be repeated, until there is an answer.
 func (c *client) send(ctx context.Context, txn locktxn.Txn) (etcdretry.Response, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.about.RequestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, c.clientOptions.RequestTimeout)
 	defer cancel()
 	return c.locks.Internals().Retry().Send(ctx, txn)
 }
 
-func (c *client) now() time.Time { return c.about.Now().Truncate(time.Millisecond) }
+func (c *client) now() time.Time { return c.clientOptions.Now().Truncate(time.Millisecond) }
 
 // The shortest and the longest period of [OncePer]. The clocks of several machines cannot distinguish shorter ones.
 const (

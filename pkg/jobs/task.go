@@ -26,10 +26,10 @@ type Task struct {
 	lock    *mutex.Lock
 	created int64
 
-	mu    sync.Mutex
-	doc   protocol.Task // as it stands in etcd; only its Data changes
-	seen  int64         // mod revision
-	ended time.Time     // when it was first ended: a repetition has the same bytes
+	mu          sync.Mutex
+	doc         protocol.Task // as it stands in etcd; only its Data changes
+	modRevision int64         // mod revision
+	ended       time.Time     // when it was first ended: a repetition has the same bytes
 }
 
 // Take takes at most limit tasks, each for this worker alone: those in a state that a transition leads out of, and
@@ -76,7 +76,7 @@ func (s *Tasks) takeOne(ctx context.Context, now TaskStatus) (*Task, error) {
 	l, err := s.locks.TryLock(ctx, s.LockName(now.Name), slices.Concat(s.opts.LockOptions, []mutex.Option{
 		mutex.Attribute("task_attempt", doc.Attempts), mutex.Attribute("task_from", doc.From),
 		s.locks.Internals().WithDocuments(locktxn.NewDocuments(key)),
-		mutex.If(clientv3.Compare(clientv3.ModRevision(key), "=", now.seen)),
+		mutex.If(clientv3.Compare(clientv3.ModRevision(key), "=", now.modRevision)),
 		mutex.Then(clientv3.OpPut(key, protocol.Marshal(doc))),
 	})...)
 	switch {
@@ -85,7 +85,7 @@ func (s *Tasks) takeOne(ctx context.Context, now TaskStatus) (*Task, error) {
 	case err != nil:
 		return nil, err
 	}
-	return &Task{set: s, name: now.Name, lock: l, created: now.created, doc: doc, seen: l.Token()}, nil
+	return &Task{set: s, name: now.Name, lock: l, created: now.created, doc: doc, modRevision: l.Token()}, nil
 }
 
 // Name returns the name of the task.
@@ -191,22 +191,22 @@ func (t *Task) Save(ctx context.Context, data string) error {
 func (t *Task) save(ctx context.Context, value string) error {
 	s := t.set
 	for range 3 {
-		r, err := s.send(ctx, locktxn.SaveTask(s.layout, s.name, t.name, t.lock.Guard(), t.seen, value))
+		r, err := s.send(ctx, locktxn.SaveTask(s.layout, s.name, t.name, t.lock.Guard(), t.modRevision, value))
 		if err != nil {
 			return err
 		}
 		if r.Succeeded {
-			t.seen = r.Header.Revision
+			t.modRevision = r.Header.Revision
 			return nil
 		}
 		now := s.taskOf(t.name, r)
 		switch {
 		case s.holder(t.name, r).Token != t.lock.Token():
 			return cmp.Or(t.lock.Alive(ctx), mutex.ErrNotHeld) // the former says how it was lost
-		case now.seen == 0 || now.created != t.created:
+		case now.modRevision == 0 || now.created != t.created:
 			return ErrNoTask
 		}
-		t.seen = now.seen // an earlier save whose answer was lost, or this one
+		t.modRevision = now.modRevision // an earlier save whose answer was lost, or this one
 		if now.value == value {
 			return nil
 		}

@@ -71,7 +71,7 @@ func NewTasks(locks *mutex.Client, set string, o TaskOptions) (*Tasks, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tasks: %w", err)
 	}
-	o.Worker = cmp.Or(o.Worker, fmt.Sprintf("%s (pid %d)", c.about.Hostname, os.Getpid()))
+	o.Worker = cmp.Or(o.Worker, fmt.Sprintf("%s (pid %d)", c.clientOptions.Hostname, os.Getpid()))
 	if err = o.complete(); err == nil {
 		_, err = draftPlain(locks, protocol.TaskLock(set, "x"), o.LockOptions)
 	}
@@ -160,7 +160,7 @@ func (s *Tasks) Add(ctx context.Context, task, data string) (added bool, err err
 	attempt := uuid.NewString()
 	r, err := s.send(ctx, locktxn.AddTask(s.layout, s.name, task, attempt, value))
 	if err == nil && r.Indeterminate {
-		err = s.forbid(ctx, task, attempt)
+		err = s.putTombstone(ctx, task, attempt)
 	}
 	if err != nil {
 		return false, s.explain("add", task, err)
@@ -171,14 +171,14 @@ func (s *Tasks) Add(ctx context.Context, task, data string) (added bool, err err
 	}), nil
 }
 
-// forbidden is how long etcd remembers that an attempt must not be committed: no request is in flight for longer.
-const forbidden = 10 * time.Minute
+// tombstoneTTL is how long the tombstone of an Add lasts: no request is in flight for longer.
+const tombstoneTTL = 10 * time.Minute
 
-// forbid prevents the commit of late requests of an Add: by then the task may be done and removed.
-func (s *Tasks) forbid(ctx context.Context, task, attempt string) error {
-	ctx, cancel := context.WithTimeout(ctx, s.about.RequestTimeout)
+// putTombstone prevents the commit of late requests of an Add: by then the task may be done and removed.
+func (s *Tasks) putTombstone(ctx context.Context, task, attempt string) error {
+	ctx, cancel := context.WithTimeout(ctx, s.clientOptions.RequestTimeout)
 	defer cancel()
-	lease, err := s.locks.Internals().Retry().Grant(ctx, forbidden)
+	lease, err := s.locks.Internals().Retry().Grant(ctx, tombstoneTTL)
 	if err == nil {
 		_, err = s.send(ctx, locktxn.PutTombstone(s.layout, s.LockName(task), attempt, lease))
 	}
@@ -216,12 +216,12 @@ func (s *Tasks) change(ctx context.Context, verb, task string, value func(TaskSt
 		}
 		now := s.taskOf(task, r)
 		switch {
-		case now.seen == 0:
+		case now.modRevision == 0:
 			return s.explain(verb, task, ErrNoTask)
 		case now.Running:
 			return &mutex.HeldError{Name: s.LockName(task), Holder: s.holder(task, r), At: s.now()}
 		}
-		r, err = s.send(ctx, locktxn.ChangeTask(s.layout, s.name, task, now.seen, value(now)))
+		r, err = s.send(ctx, locktxn.ChangeTask(s.layout, s.name, task, now.modRevision, value(now)))
 		if err != nil || r.Succeeded {
 			return s.explain(verb, task, err)
 		}
@@ -245,9 +245,9 @@ type TaskStatus struct {
 	Stuck     bool // it is in progress, but its worker is gone
 	Exhausted bool // it reached MaxAttempts and is no longer taken
 
-	doc           protocol.Task
-	created, seen int64 // revisions of its key
-	value         string
+	doc                  protocol.Task
+	created, modRevision int64 // create and mod revision of its key; 0 if there is no task
+	value                string
 }
 
 // Get reads one task. If there is none of that name, the State is empty.
@@ -271,13 +271,13 @@ func (s *Tasks) List(ctx context.Context) (all []TaskStatus, err error) {
 	return all, nil
 }
 
-// pageTasks is how many tasks are read at once.
-const pageTasks = 500
+// pageSize is how many tasks are read at once.
+const pageSize = 500
 
 // pages reads the set page by page, until each returns false.
 func (s *Tasks) pages(ctx context.Context, each func([]TaskStatus) (more bool)) error {
 	for from := ""; ; {
-		r, err := s.send(ctx, locktxn.ReadTasks(s.layout, s.name, from, pageTasks))
+		r, err := s.send(ctx, locktxn.ReadTasks(s.layout, s.name, from, pageSize))
 		if err != nil {
 			return err
 		}
@@ -324,7 +324,7 @@ func (s *Tasks) status(task string, created, seen int64, value []byte, running b
 		Name: task, State: t.State, PreviousState: t.From, Attempts: t.Attempts, Data: t.Data, Note: t.Note,
 		ChangedBy: t.By,
 		AddedAt:   t.AddedAt.Time, ChangedAt: t.ChangedAt.Time, Running: running,
-		doc: t, created: created, seen: seen, value: string(value),
+		doc: t, created: created, modRevision: seen, value: string(value),
 	}
 	now.Stuck = t.State == StateInProgress && !running
 	now.Exhausted = s.opts.MaxAttempts > 0 && t.Attempts >= s.opts.MaxAttempts && !running && s.takableFrom(now) != ""

@@ -82,7 +82,7 @@ func Campaign(ctx context.Context, locks *mutex.Client, name string, o Options) 
 func Lead(ctx context.Context, locks *mutex.Client, name string, o Options, lead func(context.Context) error) error {
 	for {
 		l, err := Campaign(ctx, locks, name, o)
-		if errors.Is(err, mutex.ErrNotHeld) && pause(ctx, retry) { // lost before this process knew that it led
+		if errors.Is(err, mutex.ErrNotHeld) && pause(ctx, retryPause) { // lost before this process knew that it led
 			continue
 		}
 		if err != nil {
@@ -108,8 +108,8 @@ func leadOnce(ctx context.Context, l *mutex.Lock, lead func(context.Context) err
 	return false, lead(work)
 }
 
-// retry is the pause before another attempt at a failed sign of life.
-const retry = time.Second
+// retryPause is the pause before another attempt at a failed sign of life.
+const retryPause = time.Second
 
 func keepAlive(l *mutex.Lock, o Options, failed func(error)) {
 	ctx := l.Context()
@@ -118,7 +118,7 @@ func keepAlive(l *mutex.Lock, o Options, failed func(error)) {
 		next = every
 		if err := alive(ctx, l, o, every); err != nil && ctx.Err() == nil {
 			failed(err)
-			next = min(every, retry)
+			next = min(every, retryPause)
 		}
 	}
 }

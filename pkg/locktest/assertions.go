@@ -48,7 +48,7 @@ func (s *Server) AssertHeld(name string) metadata.FullRecord {
 func (s *Server) AssertFree(name string) {
 	s.t.Helper()
 	if holder := s.Holder(name); holder != nil {
-		s.t.Errorf("locktest: %v%s", &mutex.HeldError{Name: name, Holder: *holder, At: time.Now()}, takenAt(holder))
+		s.t.Errorf("locktest: %v%s", &mutex.HeldError{Name: name, Holder: *holder, At: time.Now()}, indentedBacktrace(holder))
 	}
 }
 
@@ -76,8 +76,8 @@ func (s *Server) get(prefix string, opts ...clientv3.OpOption) []*mvccpb.KeyValu
 	return r.Kvs
 }
 
-// takenAt returns the backtrace of a holder, indented.
-func takenAt(d *metadata.FullRecord) string {
+// indentedBacktrace returns the backtrace of a holder, indented.
+func indentedBacktrace(d *metadata.FullRecord) string {
 	if d.Backtrace == "" {
 		return ""
 	}

@@ -131,7 +131,7 @@ func (s *Server) Hold(name string, opts ...mutex.Option) *mutex.Lock {
 // "operator".
 func (s *Server) ForceUnlock(name, reason string) {
 	s.t.Helper()
-	s.do(protocol.VerbForceUnlock, name, operator, reason, 0)
+	s.perform(protocol.VerbForceUnlock, name, operator, reason, 0)
 }
 
 // Expire removes a hold as an unlocker would after its deadline, whatever the current time.
@@ -171,21 +171,21 @@ func (s *Server) RemoveAbandoned(name, reason string) {
 // [mutex.Lock.FinishRequested].
 func (s *Server) AskToFinish(name, by, reason string) {
 	s.t.Helper()
-	s.do(protocol.VerbAsk, name, by, reason, 0)
+	s.perform(protocol.VerbAsk, name, by, reason, 0)
 }
 
 // GiveMoreTime gives the holder of a lock d more time, in whole seconds, as an operator would on the dashboard. See
 // [mutex.Lock.MoreTime].
 func (s *Server) GiveMoreTime(name string, d time.Duration) {
 	s.t.Helper()
-	s.do(protocol.VerbExtend, name, operator, "the test gave it more time", int64(d/time.Second))
+	s.perform(protocol.VerbExtend, name, operator, "the test gave it more time", int64(d/time.Second))
 }
 
 // operator is the actor if a test names none.
 const operator = "operator"
 
-// do performs an operator's action on the hold of a lock.
-func (s *Server) do(v protocol.Verb, name, actor, reason string, seconds int64) {
+// perform performs an operator's action on the hold of a lock.
+func (s *Server) perform(v protocol.Verb, name, actor, reason string, seconds int64) {
 	s.t.Helper()
 	r := s.held(name).Record
 	a := protocol.Action{
@@ -215,11 +215,11 @@ func (s *Server) held(name string) metadata.FullRecord {
 	return doc
 }
 
-func (s *Server) removal(name, ended, why string) lockrecord.Removal {
+func (s *Server) removal(name, cause, reason string) lockrecord.Removal {
 	s.t.Helper()
 	doc := s.held(name)
 	return lockrecord.Removal{Record: &doc.Record, Delay: doc.EffectiveLockDelay(0),
-		Ending: lockrecord.NewEnding(&doc.Record, ended, "locktest", why, time.Now())}
+		Ending: lockrecord.NewEnding(&doc.Record, cause, "locktest", reason, time.Now())}
 }
 
 func (s *Server) remove(r lockrecord.Removal) {

@@ -1,9 +1,6 @@
 package metadata
 
 import (
-	"encoding/json"
-	"fmt"
-	"math"
 	"slices"
 	"time"
 )
@@ -77,108 +74,4 @@ func (r *Record) Disputed() bool {
 		return false
 	}
 	return r.DeadlineRevision > r.Death.Revision || r.Alive != nil && r.Alive.Revision > r.Death.Revision
-}
-
-// Presence is the document that a running unlocker writes every second. It proves that etcd accepts writes, and its Now
-// lets unlockers check each other's clocks.
-type Presence struct {
-	ID        string   `json:"id"` // of the unlocker
-	Hostname  string   `json:"hostname"`
-	Version   string   `json:"version"`
-	StartedAt Time     `json:"started_at"`
-	Now       Time     `json:"now"`      // its clock
-	Revision  int64    `json:"revision"` // the highest revision of etcd that it has seen
-	Mode      string   `json:"mode"`     // alert-only, auto-unlock or dry-run
-	HeldBack  []string `json:"held_back,omitempty"`
-	// LastGap is when the unlocker may have missed something for the last time, and LastGapCause is why. After a gap,
-	// holders first get the minimum warning to extend.
-	LastGap      Time   `json:"last_gap"`
-	LastGapCause string `json:"last_gap_cause,omitempty"`
-	// WitnessProblem is why its witness in Kubernetes does not know all pods; empty if it does, or if it has none.
-	WitnessProblem string `json:"witness_problem,omitempty"`
-	// RemovalPolicy is the policy that decides what it does about a stale lock; nil if it publishes none that can be
-	// read.
-	RemovalPolicy *RemovalPolicy `json:"sweep,omitempty"`
-
-	// ArrivedAt is when the document arrived, by the reader's clock; zero if it was listed, so that its age is unknown.
-	ArrivedAt time.Time `json:"-"`
-}
-
-// RemovalPolicy is the policy, besides its mode, by which an unlocker decides what to do about a stale lock. Zero means
-// the same as for the unlocker's flag of that name.
-type RemovalPolicy struct {
-	ClockSkew              Seconds  `json:"clock_skew"`
-	MinWarning             Seconds  `json:"min_warning"`
-	DefaultAlertAfter      Seconds  `json:"default_alert_after"`
-	DefaultAutoUnlockAfter Seconds  `json:"default_auto_unlock_after"`
-	Abandoned              string   `json:"abandoned"` // AbandonedReport or AbandonedUnlock
-	AbandonedGrace         Seconds  `json:"abandoned_grace"`
-	LockDelay              Seconds  `json:"lock_delay"`
-	Exclude                []string `json:"exclude"` // globs of names of locks that it never removes
-}
-
-// Values of [RemovalPolicy].Abandoned: what an unlocker does about a lock whose holder is proven dead.
-const (
-	AbandonedReport = "report" // nothing before its deadline
-	AbandonedUnlock = "unlock" // removes it after the grace
-)
-
-// Seconds is a duration that JSON has as a number of seconds, from 0 to about 31 years.
-type Seconds time.Duration
-
-// maxDuration is the longest duration; a longer one is written as this one.
-const maxDuration = Seconds(1_000_000_000 * time.Second)
-
-// MarshalJSON implements [json.Marshaler].
-func (s Seconds) MarshalJSON() ([]byte, error) {
-	return json.Marshal(time.Duration(min(s, maxDuration)).Seconds())
-}
-
-// UnmarshalJSON implements [json.Unmarshaler].
-func (s *Seconds) UnmarshalJSON(text []byte) error {
-	n := math.NaN()
-	if err := json.Unmarshal(text, &n); err != nil {
-		return err
-	}
-	if !(n >= 0 && n <= time.Duration(maxDuration).Seconds()) {
-		return fmt.Errorf("%s is not a number of seconds from 0 to %v", text, time.Duration(maxDuration).Seconds())
-	}
-	*s = Seconds(math.Round(n * float64(time.Second)))
-	return nil
-}
-
-// Identity has the owner, host and process of a holder or waiter, and its purpose. Any field may be unknown: empty or
-// 0.
-type Identity struct {
-	Owner    string `json:"owner,omitempty"`
-	Hostname string `json:"hostname,omitempty"`
-	PID      int64  `json:"pid,omitempty"`
-	Purpose  string `json:"purpose,omitempty"`
-}
-
-// Process identifies the process that holds a lock, in addition to its host name and process id, so that a witness can
-// prove its end. A client writes what it can find out; the rest is empty or 0.
-type Process struct {
-	// BootID identifies the current boot of the machine: /proc/sys/kernel/random/boot_id.
-	BootID string `json:"boot_id,omitempty"`
-	// Start is when the process started, in clock ticks since boot: /proc/PID/stat, field 22. It is 0 if the end of the
-	// process is not the end of its work: then there is SupervisorStart instead, or none.
-	Start int64 `json:"process_start,omitempty"`
-	// PIDNamespace is the namespace of its process id: the inode of /proc/PID/ns/pid.
-	PIDNamespace int64 `json:"pid_namespace,omitempty"`
-	// SupervisorStart is the same for a process whose commands, in the cgroup CgroupID, do the work. Because of its own
-	// name, readers that do not know CgroupID see no proof in the end of the process.
-	SupervisorStart int64 `json:"supervisor_start,omitempty"`
-	// CgroupID is the cgroup in which the process runs its commands, whose end, not its own, ends the work: the inode
-	// of the directory in the cgroup v2 file system.
-	CgroupID int64 `json:"cgroup_id,omitempty"`
-
-	// In Kubernetes, from the downward API.
-	PodNamespace string `json:"pod_namespace,omitempty"`
-	PodName      string `json:"pod_name,omitempty"`
-	PodUID       string `json:"pod_uid,omitempty"`
-	Container    string `json:"container,omitempty"`
-
-	// Detached means that the work outlives the process, as with a reservation: its end proves nothing.
-	Detached bool `json:"detached,omitempty"`
 }

@@ -44,7 +44,7 @@ func acquired(l *slog.Logger, e mutex.AcquireEnded) {
 	waited := slog.Duration("waited", e.WaitTime)
 	switch e.Result {
 	case mutex.ResultAcquired:
-		write(l, slog.LevelDebug, "lock acquired", nil, append(about(e.Lock), waited)...)
+		write(l, slog.LevelDebug, "lock acquired", nil, append(lockAttributes(e.Lock), waited)...)
 	case mutex.ResultHeld, mutex.ResultRefused:
 		write(l, slog.LevelDebug, "lock not acquired", e.Err, slog.String("lock", e.Name), waited)
 	case mutex.ResultGaveUp:
@@ -57,14 +57,15 @@ func acquired(l *slog.Logger, e mutex.AcquireEnded) {
 func extended(l *slog.Logger, e mutex.ExtendEnded) {
 	switch {
 	case e.Result == mutex.ResultExtended:
-		write(l, slog.LevelDebug, "lock extended", nil, append(about(e.Lock), slog.Bool("heartbeat", e.Heartbeat))...)
+		write(l, slog.LevelDebug, "lock extended", nil,
+			append(lockAttributes(e.Lock), slog.Bool("heartbeat", e.Heartbeat))...)
 	case e.Result == mutex.ResultError && !e.Heartbeat:
-		write(l, slog.LevelWarn, "lock not extended", e.Err, about(e.Lock)...)
+		write(l, slog.LevelWarn, "lock not extended", e.Err, lockAttributes(e.Lock)...)
 	}
 }
 
 func released(l *slog.Logger, e mutex.ReleaseEnded) {
-	attributes := append(about(e.Lock), slog.Duration("held", e.HoldTime))
+	attributes := append(lockAttributes(e.Lock), slog.Duration("held", e.HoldTime))
 	switch e.Result {
 	case mutex.ResultReleased:
 		write(l, slog.LevelDebug, "lock released", nil, attributes...)
@@ -75,8 +76,8 @@ func released(l *slog.Logger, e mutex.ReleaseEnded) {
 	}
 }
 
-func about(h *mutex.Lock) []slog.Attr {
-	return []slog.Attr{slog.String("lock", h.Name()), slog.String("uuid", h.UUID()), slog.Int64("token", h.Token())}
+func lockAttributes(l *mutex.Lock) []slog.Attr {
+	return []slog.Attr{slog.String("lock", l.Name()), slog.String("uuid", l.UUID()), slog.Int64("token", l.Token())}
 }
 
 func write(l *slog.Logger, level slog.Level, message string, err error, attributes ...slog.Attr) {

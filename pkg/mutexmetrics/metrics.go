@@ -75,9 +75,9 @@ func New(o Options) *Metrics {
 	return m
 }
 
-func counter(name, help string, labels []string, by ...string) *prometheus.CounterVec {
+func counter(name, help string, labels []string, more ...string) *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help},
-		append(slices.Clip(labels), by...))
+		append(slices.Clip(labels), more...))
 }
 
 func gauge(name, help string, labels []string) *prometheus.GaugeVec {
@@ -132,7 +132,7 @@ func (m *Metrics) all() []prometheus.Collector {
 func (m *Metrics) Hooks() mutex.Hooks {
 	return mutex.Hooks{
 		Acquiring: func(e mutex.Acquiring) {
-			during(e.Context, m.waiting.WithLabelValues(m.groups.labels(e.Name)...))
+			incrementUntil(e.Context, m.waiting.WithLabelValues(m.groups.labels(e.Name)...))
 		},
 		AcquireEnded: m.acquired,
 		ExtendEnded:  func(e mutex.ExtendEnded) { m.count(m.extensions, e.Lock.Name(), string(e.Result)) },
@@ -149,8 +149,8 @@ func (m *Metrics) count(vec *prometheus.CounterVec, name string, more ...string)
 	vec.WithLabelValues(append(m.groups.labels(name), more...)...).Inc()
 }
 
-// during keeps g incremented until ctx ends: hooks do not report every such end.
-func during(ctx context.Context, g prometheus.Gauge) {
+// incrementUntil increments g until ctx ends: hooks do not report every such end.
+func incrementUntil(ctx context.Context, g prometheus.Gauge) {
 	g.Inc()
 	context.AfterFunc(ctx, g.Dec)
 }
@@ -163,7 +163,7 @@ func (m *Metrics) acquired(e mutex.AcquireEnded) {
 	}
 	m.wait.WithLabelValues(labels...).Observe(e.WaitTime.Seconds())
 	if e.Lock != nil {
-		during(e.Lock.Context(), m.held.WithLabelValues(labels...))
+		incrementUntil(e.Lock.Context(), m.held.WithLabelValues(labels...))
 	}
 }
 

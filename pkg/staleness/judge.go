@@ -149,8 +149,7 @@ func passed(deadline, wall time.Time) bool { return !deadline.IsZero() && !wall.
 // etcd.
 const maxRemovalTime = 5 * time.Second
 
-// OverdueAt returns the wall time by which unlockers with this policy have removed the lock, unless its record changes
-// or something holds them back. Zero = they do not remove it in its present state.
+// OverdueAt is RemovedBy for a lock whose state allows its removal, which is overdue from then on. Zero in other states.
 func (v Judgement) OverdueAt(p Policy) time.Time {
 	if v.State == metadata.StateExpired || v.State == metadata.StateAbandoned && !v.RemoveAt.IsZero() {
 		return v.RemovedBy(p)
@@ -158,7 +157,8 @@ func (v Judgement) OverdueAt(p Policy) time.Time {
 	return time.Time{}
 }
 
-// RemovedBy is OverdueAt, but if time goes on until then. Zero = they do not remove the lock.
+// RemovedBy returns the wall time by which unlockers with this policy will have removed the lock, unless its record
+// changes or a rule holds the removal back. Zero = they do not remove it.
 func (v Judgement) RemovedBy(p Policy) time.Time {
 	switch {
 	case v.State == metadata.StateAbandoned && !v.RemoveAt.IsZero():

@@ -40,7 +40,7 @@ const (
 // ClockStatus is what is known about our own wall clock.
 type ClockStatus string
 
-// The values of WallClock. The zero value counts as unverified.
+// The values of a ClockStatus. The zero value counts as unverified.
 const (
 	ClockVerified   ClockStatus = "verified"   // it agrees with the other unlockers or the members of etcd
 	ClockUnverified ClockStatus = "unverified" // there is nothing to compare it with

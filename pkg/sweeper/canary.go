@@ -13,9 +13,9 @@ import (
 const (
 	canaryEvery   = time.Second
 	canaryTimeout = 2 * time.Second
-	// canaryLate is how long one success proves that etcd accepts writes: enough for two writes that barely meet their
+	// canaryValidFor is how long one success proves that etcd accepts writes: enough for two writes that barely meet their
 	// timeout.
-	canaryLate = 5 * time.Second
+	canaryValidFor = 5 * time.Second
 	// measureEvery is how often the clocks of etcd's members are measured; remeasureAfter, how soon again if none
 	// answered.
 	measureEvery   = time.Minute
@@ -35,7 +35,9 @@ type canary struct {
 	behind   bool  // a running unlocker claims a higher revision than our last success found
 }
 
-func (c *canary) alive(mono time.Duration) bool { return c.works && mono-c.sent <= canaryLate }
+func (c *canary) provesWritable(mono time.Duration) bool {
+	return c.works && mono-c.sent <= canaryValidFor
+}
 
 func (c *canary) noteRevision(revision int64) {
 	if !c.wentBack {
@@ -92,8 +94,8 @@ func (o *observer) recordCanary(now, sent time.Duration, highest, revision int64
 		o.recordGap(now, gapStart, "")
 	case !c.works:
 		o.recordGap(now, gapWrites, "")
-	case now-c.sent > canaryLate:
-		o.recordGap(now, gapLate, "by "+(now-c.sent-canaryLate).Round(time.Millisecond).String())
+	case now-c.sent > canaryValidFor:
+		o.recordGap(now, gapLate, "by "+(now-c.sent-canaryValidFor).Round(time.Millisecond).String())
 	case term != c.term:
 		o.recordGap(now, gapTerm, fmt.Sprintf("from %d to %d", c.term, term))
 	}
@@ -139,7 +141,7 @@ func (o *observer) presence(peers []metadata.Presence, now staleness.Moment) (me
 		HeldBack: o.heldBack, RemovalPolicy: o.policy,
 		LastGap:      metadata.Time{Time: now.Wall.Add(o.lastGap - now.Mono).Truncate(time.Second)},
 		LastGapCause: o.gapCause,
-	}, o.clocks.claimed()
+	}, o.clocks.highestClaim()
 }
 
 // measureMembers measures the clocks of etcd's members until ctx ends.

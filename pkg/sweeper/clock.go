@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// memberAge is how long a measurement of the clocks of etcd's members is valid.
-	memberAge = 5 * time.Minute
+	// maxMeasurementAge is how long a measurement of the clocks of etcd's members is valid.
+	maxMeasurementAge = 5 * time.Minute
 	// minTolerance is the precision of comparing clocks over the network.
 	minTolerance = 2 * time.Second
 )
@@ -36,8 +36,8 @@ type claim struct {
 	revision int64
 }
 
-// claimed returns the highest claim of the unlockers known to be alive: a record counts from its second value on.
-func (c *clocks) claimed() (highest claim) {
+// highestClaim returns the highest claim of the unlockers known to be alive: a record counts from its second value on.
+func (c *clocks) highestClaim() (highest claim) {
 	for id, peer := range c.peers {
 		if !peer.zero.IsZero() && peer.revision > highest.revision {
 			highest = claim{id, peer.revision}
@@ -88,7 +88,7 @@ func (c *clocks) verify(now staleness.Moment, skew time.Duration) (staleness.Clo
 			ahead = append(ahead, now.Wall.Sub(peer.zero.Add(now.Mono)))
 		}
 	}
-	if now.Mono-c.membersAt <= memberAge {
+	if now.Mono-c.membersAt <= maxMeasurementAge {
 		for _, zero := range c.members {
 			ahead = append(ahead, now.Wall.Sub(zero.Add(now.Mono)))
 		}

@@ -59,7 +59,7 @@ type Config struct {
 	Offsets func(context.Context) []time.Duration
 	// Queues returns the waiters by lock.
 	Queues func() map[string][]metadata.Waiter
-	// RemoveTicket removes the ticket if its create revision is still the waiter's Place; otherwise it returns
+	// RemoveTicket removes the ticket if its create revision is still the waiter's Revision; otherwise it returns
 	// [metadata.ErrChanged].
 	RemoveTicket func(context.Context, metadata.Waiter) error
 

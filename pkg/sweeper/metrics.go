@@ -14,11 +14,11 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// maxUnlocked bounds the series about removals of single locks; the newest are kept.
-const maxUnlocked = 1000
+// maxRemovalSeries bounds the series about removals of single locks; the newest are kept.
+const maxRemovalSeries = 1000
 
-// removalShown is how long the removal of a lock stays in the metrics.
-const removalShown = time.Hour
+// removalShownFor is how long the removal of a lock stays in the metrics.
+const removalShownFor = time.Hour
 
 // metrics holds what the sweep itself counts. Package lockmetrics exports the locks and their states.
 type metrics struct {
@@ -98,7 +98,7 @@ func (m *metrics) countRemoval(r *metadata.Record, proof bool, at time.Time, lag
 	values := append([]string{text.NameLabel(r.Name), text.Label(r.Owner), text.Label(r.Hostname)},
 		text.AttributeLabels(m.attributes, r.Attributes)...)
 	m.unlocked[strings.Join(values, "\x00")] = removal{at, text.Label(r.Purpose)} // no label has a zero byte
-	if len(m.unlocked) > 2*maxUnlocked {
+	if len(m.unlocked) > 2*maxRemovalSeries {
 		m.keepNewest()
 	}
 }
@@ -109,12 +109,12 @@ func (m *metrics) keepNewest() {
 	for _, last := range m.unlocked {
 		times = append(times, last.at)
 	}
-	if len(times) <= maxUnlocked {
+	if len(times) <= maxRemovalSeries {
 		return
 	}
 	slices.SortFunc(times, func(a, b time.Time) int { return b.Compare(a) })
 	for labels, last := range m.unlocked {
-		if last.at.Before(times[maxUnlocked-1]) {
+		if last.at.Before(times[maxRemovalSeries-1]) {
 			delete(m.unlocked, labels)
 		}
 	}
@@ -144,7 +144,7 @@ func (s *Sweeper) Collect(ch chan<- prometheus.Metric) {
 	defer m.mu.Unlock()
 	m.keepNewest()
 	for labels, last := range m.unlocked {
-		if now.Sub(last.at) > removalShown {
+		if now.Sub(last.at) > removalShownFor {
 			delete(m.unlocked, labels)
 			continue
 		}

@@ -12,8 +12,8 @@ import (
 const (
 	// freshFor is how long the view counts as fresh after a sign of life from etcd.
 	freshFor = 10 * time.Second
-	// listingFor is how long the first list may take before it is logged as a gap.
-	listingFor = 10 * time.Second
+	// maxFirstList is how long the first list may take before it is logged as a gap of its own.
+	maxFirstList = 10 * time.Second
 )
 
 // The causes of a gap.
@@ -36,27 +36,27 @@ type observer struct {
 	policy  *metadata.RemovalPolicy // as the presence record announces it
 	changed chan struct{}           // receives a value when more removals may be allowed
 
-	mu        sync.Mutex
-	clocks    clocks
-	last      staleness.Moment // of the last observation
-	lastGap   time.Duration
-	gapCause  string
-	inGap     bool // the last observation was in a gap
-	begun     time.Duration
-	synced    bool // the view was complete at the last observation
-	wallClock staleness.ClockStatus
-	offset    time.Duration // of our wall clock to the others
-	allowed   time.Duration // since when the conditions have allowed what they allow now
-	jumps     int64
-	canary    canary
-	heldBack  []string // the rules that hold back removals, for the presence record
+	mu          sync.Mutex
+	clocks      clocks
+	last        staleness.Moment // of the last observation
+	lastGap     time.Duration
+	gapCause    string
+	inGap       bool // the last observation was in a gap
+	startedMono time.Duration
+	synced      bool // the view was complete at the last observation
+	wallClock   staleness.ClockStatus
+	offset      time.Duration // of our wall clock to the others
+	allowed     time.Duration // since when the conditions have allowed what they allow now
+	jumps       int64
+	canary      canary
+	heldBack    []string // the rules that hold back removals, for the presence record
 }
 
 func newObserver(cfg *Config) *observer {
 	now := cfg.moment()
 	return &observer{
 		cfg: cfg, started: now.Wall, policy: cfg.Policy.ToPresence(cfg.Exclude), changed: make(chan struct{}, 1),
-		begun: now.Mono, last: now, lastGap: now.Mono, gapCause: gapStart, inGap: true,
+		startedMono: now.Mono, last: now, lastGap: now.Mono, gapCause: gapStart, inGap: true,
 		wallClock: staleness.ClockUnverified,
 	}
 }
@@ -74,7 +74,7 @@ func (o *observer) observe() (staleness.Conditions, staleness.Moment) {
 	}
 	o.last = now
 	c := staleness.Conditions{
-		Writable:      o.canary.alive(now.Mono),
+		Writable:      o.canary.provesWritable(now.Mono),
 		Fresh:         fresh.Synced && silence <= freshFor,
 		NeverWentBack: !o.canary.wentBack && !o.canary.behind,
 	}
@@ -107,7 +107,7 @@ func (o *observer) observe() (staleness.Conditions, staleness.Moment) {
 // recordGap records a gap that lasts until now. It is logged when it begins, and when its cause changes. The start of a
 // process is not logged, unless something keeps it from observing.
 func (o *observer) recordGap(mono time.Duration, cause, detail string) {
-	if cause == gapIncomplete && o.gapCause == gapStart && mono-o.begun < listingFor {
+	if cause == gapIncomplete && o.gapCause == gapStart && mono-o.startedMono < maxFirstList {
 		cause = gapStart
 	}
 	if !o.inGap || o.gapCause != cause {

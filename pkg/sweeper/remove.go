@@ -29,8 +29,8 @@ const (
 	maxPendingCommits = 2
 )
 
-// attempt is the outcome of an attempted removal, for one state of one hold.
-type attempt struct {
+// removalAttempt is the outcome of an attempted removal, for one state of one hold.
+type removalAttempt struct {
 	token    int64
 	deadline int64 // revision of the deadline
 	proof    int64 // revision of the proof that the holder has ended, 0 = there was none
@@ -38,7 +38,7 @@ type attempt struct {
 	next     time.Duration // not before this
 }
 
-func (t attempt) isOf(r *metadata.Record) bool {
+func (t removalAttempt) isOf(r *metadata.Record) bool {
 	return t.token == r.Token && t.deadline == r.DeadlineRevision && t.proof == proofOf(r)
 }
 
@@ -50,21 +50,21 @@ func proofOf(r *metadata.Record) int64 {
 }
 
 // lastAttempt returns the last attempt to remove the lock; the zero attempt if there was none.
-func (s *Sweeper) lastAttempt(r *metadata.Record) attempt {
+func (s *Sweeper) lastAttempt(r *metadata.Record) removalAttempt {
 	if t := s.attempts[r.Name]; t.isOf(r) {
 		return t
 	}
-	return attempt{}
+	return removalAttempt{}
 }
 
 func (s *Sweeper) recordAttempt(r *metadata.Record, failures int, next time.Duration) {
-	s.attempts[r.Name] = attempt{token: r.Token, deadline: r.DeadlineRevision, proof: proofOf(r), failures: failures,
-		next: next}
+	s.attempts[r.Name] = removalAttempt{token: r.Token, deadline: r.DeadlineRevision, proof: proofOf(r),
+		failures: failures, next: next}
 }
 
 // forgetAttempts forgets holds that are gone or were extended.
 func (s *Sweeper) forgetAttempts() {
-	maps.DeleteFunc(s.attempts, func(name string, t attempt) bool {
+	maps.DeleteFunc(s.attempts, func(name string, t removalAttempt) bool {
 		r := s.cfg.Lock(name)
 		return r == nil || !t.isOf(r)
 	})
@@ -85,8 +85,7 @@ func (s *Sweeper) removeDue(ctx context.Context) {
 	s.awaitCommits(0)
 }
 
-// removeBatch sends one batch of due locks and reports whether there was one. A later awaitCommits
-// settles it.
+// removeBatch sends one batch of due locks and reports whether there was one. awaitCommits learns its outcome later.
 func (s *Sweeper) removeBatch(ctx context.Context) bool {
 	size, pending := maxBatch, maxPendingCommits
 	if s.brake.on {
@@ -122,7 +121,7 @@ func (s *Sweeper) nextBatch(c staleness.Conditions, now staleness.Moment, size i
 			next.at = at
 			s.requeue(next)
 		case d.HeldBack == staleness.RuleExclude, d.HeldBack == "" && s.cfg.Mode == DryRun:
-			s.skip(r, d, now)
+			s.logSkipped(r, d, now)
 		case d.HeldBack == "":
 			batch = append(batch, dueLock{record: r, allowedAt: max(d.At, s.observer.allowedSince()), proof: d.Proof})
 		}
@@ -150,15 +149,15 @@ func (s *Sweeper) requeue(c candidate) {
 	}
 }
 
-// skip logs, once for each deadline of a hold, that the lock is not removed.
-func (s *Sweeper) skip(r *metadata.Record, d staleness.Decision, now staleness.Moment) {
+// logSkipped logs, once for each deadline of a hold, that the lock is not removed.
+func (s *Sweeper) logSkipped(r *metadata.Record, d staleness.Decision, now staleness.Moment) {
 	s.recordAttempt(r, 0, staleness.Never)
 	s.metrics.removals.WithLabelValues("skipped").Inc()
 	reason := "dry run: it would be removed"
 	if d.HeldBack == staleness.RuleExclude {
 		reason = "it is excluded by name"
 	}
-	addRecord(s.cfg.Log.Warn(), r).Str("result", "skipped").Str("reason", reason+": "+s.why(r, d.Proof, now)).
+	addRecord(s.cfg.Log.Warn(), r).Str("result", "skipped").Str("reason", reason+": "+s.reason(r, d.Proof, now)).
 		Msg("lock not removed")
 }
 
@@ -179,11 +178,11 @@ type commitResult struct {
 func (s *Sweeper) send(ctx context.Context, batch []dueLock, now staleness.Moment) {
 	p := pendingCommit{batch: batch, removals: make([]lockrecord.Removal, len(batch)), done: make(chan commitResult, 1)}
 	for i, d := range batch {
-		ended := metadata.EndingAutoUnlocked
+		cause := metadata.EndingAutoUnlocked
 		if d.proof {
-			ended = metadata.EndingAbandoned
+			cause = metadata.EndingAbandoned
 		}
-		ending := lockrecord.NewEnding(d.record, ended, s.cfg.ID, s.why(d.record, d.proof, now), now.Wall)
+		ending := lockrecord.NewEnding(d.record, cause, s.cfg.ID, s.reason(d.record, d.proof, now), now.Wall)
 		p.removals[i] = lockrecord.Removal{Record: d.record, Ending: ending}
 		if !d.proof {
 			p.removals[i].Delay = d.record.EffectiveLockDelay(s.cfg.Policy.LockDelay)
@@ -199,7 +198,7 @@ func (s *Sweeper) send(ctx context.Context, batch []dueLock, now staleness.Momen
 	s.pending = append(s.pending, p)
 }
 
-// awaitCommits waits until at most limit batches are in flight, and settles the others.
+// awaitCommits waits until at most limit batches are in flight, and records the outcomes of the others.
 func (s *Sweeper) awaitCommits(limit int) {
 	for len(s.pending) > limit {
 		p := s.pending[0]
@@ -216,14 +215,14 @@ func (s *Sweeper) awaitCommits(limit int) {
 	}
 }
 
-// recordOutcome counts, logs and remembers the outcome of one removal.
-func (s *Sweeper) recordOutcome(d dueLock, why string, err error, now staleness.Moment) {
+// recordOutcome counts and logs the outcome of one removal, and stores it for the next attempt.
+func (s *Sweeper) recordOutcome(d dueLock, reason string, err error, now staleness.Moment) {
 	r := d.record
 	switch {
 	case err == nil:
 		s.recordAttempt(r, 0, now.Mono+viewCatchesUp)
 		s.metrics.countRemoval(r, d.proof, now.Wall, now.Mono-d.allowedAt)
-		addRecord(s.cfg.Log.Warn(), r).Str("result", "success").Str("reason", why).Msg("lock removed")
+		addRecord(s.cfg.Log.Warn(), r).Str("result", "success").Str("reason", reason).Msg("lock removed")
 	case errors.Is(err, metadata.ErrChanged):
 		s.recordAttempt(r, 0, now.Mono+retryConflict)
 		s.metrics.removals.WithLabelValues("conflict").Inc()
@@ -262,8 +261,8 @@ type brake struct {
 	next time.Duration // when it lets through the next removal
 }
 
-// engageBrake switches the brake on or off, as a scan has found.
-func (s *Sweeper) engageBrake(heldBack map[staleness.Rule]int, dueSoon, locks int) {
+// setBrake switches the brake on or off, as a scan has found.
+func (s *Sweeper) setBrake(heldBack map[staleness.Rule]int, dueSoon, locks int) {
 	on := dueSoon > brakeAbove && 2*dueSoon > locks
 	if on {
 		heldBack[staleness.RuleBrake] = heldBack[""]

@@ -55,7 +55,7 @@ func (s *Sweeper) scan(c staleness.Conditions, now staleness.Moment) {
 	s.due = nil
 	s.alerting = alerting
 	s.forgetAttempts()
-	s.engageBrake(heldBack, dueSoon, locks)
+	s.setBrake(heldBack, dueSoon, locks)
 	s.publish(heldBack)
 }
 

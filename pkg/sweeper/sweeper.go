@@ -41,12 +41,12 @@ type Sweeper struct {
 
 	// Only the goroutine of the sweep touches these.
 	nextScan time.Duration
-	mayScan  time.Duration      // when a scan may follow the last one, because a holder was proven dead
-	soon     []candidate        // locks that may become removable before the end of the next scan, by that moment
-	due      []candidate        // those whose moment has come, by deadline
-	attempts map[string]attempt // by lock: outcomes worth remembering
-	alerting map[string]int64   // by lock: the tokens of alerting holds, so that each is logged once
-	pending  []pendingCommit    // batches of removals, oldest first
+	mayScan  time.Duration             // when a scan may follow the last one, because a holder was proven dead
+	soon     []candidate               // locks that may become removable before the end of the next scan, by that moment
+	due      []candidate               // those whose moment has come, by deadline
+	attempts map[string]removalAttempt // by lock: outcomes worth remembering
+	alerting map[string]int64          // by lock: the tokens of alerting holds, so that each is logged once
+	pending  []pendingCommit           // batches of removals, oldest first
 	brake    brake
 
 	died chan struct{} // receives a value when a holder was proven dead
@@ -64,7 +64,7 @@ func New(cfg Config) (*Sweeper, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sweeper: %w", err)
 	}
-	s := &Sweeper{cfg: cfg, excluded: excluded.Match, attempts: map[string]attempt{},
+	s := &Sweeper{cfg: cfg, excluded: excluded.Match, attempts: map[string]removalAttempt{},
 		metrics: newMetrics(&cfg), died: make(chan struct{}, 1)}
 	s.observer = newObserver(&s.cfg)
 	return s, nil

@@ -41,7 +41,7 @@ var unlockerSuites = []suite{
 		{"clock-jump", `jump(before, after).Abs() > jumpThreshold`, `false`, "TestClockVerification"},
 		{"clock-wrong", `offset.Abs() > tolerance(skew)`, `false`,
 			"TestClockWrongFromTheStartCostsNoLock"},
-		{"clock-members", `now.Mono-c.membersAt <= memberAge`, `true`, "TestClockVerification"},
+		{"clock-members", `now.Mono-c.membersAt <= maxMeasurementAge`, `true`, "TestClockVerification"},
 		// What an unlocker sends, and what it makes of the answer.
 		{"remove-other-token", `return «t.token == r.Token» &&`, `true`,
 			"TestNewHoldWithoutDeadlinesIsNotMistakenForTheOld"},
@@ -55,7 +55,7 @@ var unlockerSuites = []suite{
 		{"remove-stopping", `«ctx.Err() != nil» || len(s.soon)`, `false`,
 			"TestShutdownFinishesRemovalsInFlight"},
 		{"remove-delay", `!d.proof`, `true`, "TestAutoUnlockStartsTheLockDelay"},
-		{"series-kept", `len(m.unlocked) > 2*maxUnlocked`, `false`,
+		{"series-kept", `len(m.unlocked) > 2*maxRemovalSeries`, `false`,
 			"TestRemovalsAreForgottenWithoutScrapes"},
 		{"ticket-clock", "||\n\t\t«c.WallClock != staleness.ClockVerified»", `false`, "TestOverdueTicketsAreRemoved"},
 		{"ticket-skew", `w.TimeoutAt.Add(«s.cfg.Policy.ClockSkew»)`, `-time.Hour`, "TestOverdueTicketsAreRemoved"},

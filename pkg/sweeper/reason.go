@@ -28,10 +28,10 @@ func addRecord(e *zerolog.Event, r *metadata.Record) *zerolog.Event {
 		e.Str("progress", text.Visible(r.Alive.Progress))
 	}
 	if r.Death != nil {
-		e.Dict("death", statement(r.Death).Bool("disputed", r.Disputed()))
+		e.Dict("death", statementFields(r.Death).Bool("disputed", r.Disputed()))
 	}
 	if r.Suspicion != nil {
-		e.Dict("suspicion", statement(r.Suspicion))
+		e.Dict("suspicion", statementFields(r.Suspicion))
 	}
 	if len(r.Attributes) > 0 {
 		attributes := zerolog.Dict()
@@ -54,7 +54,7 @@ func addRecord(e *zerolog.Event, r *metadata.Record) *zerolog.Event {
 	return e
 }
 
-func statement(st *metadata.Statement) *zerolog.Event {
+func statementFields(st *metadata.Statement) *zerolog.Event {
 	e := zerolog.Dict().Str("cause", text.Visible(st.Cause)).Str("how", text.Visible(st.Reason)).
 		Str("witness", text.Visible(st.Witness)).Str("by", text.Visible(st.By))
 	addTime(e, "at", protocol.EndedAt(st))
@@ -77,21 +77,21 @@ func addTime(e *zerolog.Event, key string, t time.Time) {
 	}
 }
 
-// why returns one sentence that says why the lock is removed, for the log and the history; proof means that its holder
-// is proven to have ended. The sentence is stored, so it gives times, not durations up to now.
-func (s *Sweeper) why(r *metadata.Record, proof bool, now staleness.Moment) string {
+// reason returns one sentence that says why the lock is removed, for the log and the history; proof means that its
+// holder is proven to have ended. The sentence is stored, so it gives times, not durations up to now.
+func (s *Sweeper) reason(r *metadata.Record, proof bool, now staleness.Moment) string {
 	if proof {
 		return fmt.Sprintf("%s, according to the witness %s", protocol.DescribeStatementUTC(r.Death),
 			text.Visible(r.Death.By))
 	}
-	why := s.whyOverdue(r, now)
+	reason := s.overdueReason(r, now)
 	if r.ProvenDead() {
-		why += "; " + protocol.DescribeStatementUTC(r.Death)
+		reason += "; " + protocol.DescribeStatementUTC(r.Death)
 	}
-	return why
+	return reason
 }
 
-func (s *Sweeper) whyOverdue(r *metadata.Record, now staleness.Moment) string {
+func (s *Sweeper) overdueReason(r *metadata.Record, now staleness.Moment) string {
 	warned := fmt.Sprintf("the lock alerted for at least %v", s.cfg.Policy.MinWarning)
 	deadline := staleness.Judge(r, s.cfg.Policy, now).ExpiresAt.Format(time.RFC3339)
 	if r.AutoUnlockAt.IsZero() {
