@@ -124,7 +124,7 @@ func (o *options) guide() string {
 `, o.etcd.value, o.web.value, o.unlocker.value)
 	for _, a := range []*address{o.etcd, o.unlocker, o.web} {
 		if a.inUse != "" {
-			fmt.Fprintf(&b, "  %s was in use, so %s is on a free port.\n", a.inUse, a.what)
+			fmt.Fprintf(&b, "  %s was in use, so a free port was chosen for %s.\n", a.inUse, a.what)
 		}
 	}
 	fmt.Fprintf(&b, "  %-10s %s  data is deleted at the end\n", "etcd", o.etcd.value)

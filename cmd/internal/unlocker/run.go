@@ -151,7 +151,7 @@ func (o *options) defineAll(fs *pflag.FlagSet) {
 	o.locks = flags.Locks(fs)
 	flags.EtcdLocks(fs, &o.others)
 	fs.DurationVar(&o.metrics.LeasedAlertAfter, "etcd-locks.alert-after", 0,
-		"how long such a lock is held before UnlockerLeasedLockHeldLong alerts; 0 is never")
+		"how long a lock of another library is held before UnlockerLeasedLockHeldLong alerts; 0 is never")
 	o.etcd = flags.Etcd(fs)
 	o.log = flags.Log(fs)
 	o.web = flags.Web(fs, daemon.WebSettings{Address: ":10980"})
