@@ -70,22 +70,15 @@ func (v layoutValue) Set(prefix string) (err error) {
 
 // EtcdLocks defines the flag that names the prefixes of other libraries' locks.
 func EtcdLocks(fs *pflag.FlagSet, prefixes *[]string) {
-	fs.StringSliceVar(prefixes, "etcd-locks", nil,
-		"`prefix` of keys of other lock libraries, to show their locks, too; comma-separated or repeated")
-	f := fs.Lookup("etcd-locks")
-	f.Value = prefixList{f.Value}
-}
-
-type prefixList struct{ pflag.Value }
-
-// Set adds prefixes. It refuses one that is empty or has only slashes, as that of the locks must not, either.
-func (l prefixList) Set(prefixes string) error {
-	for prefix := range strings.SplitSeq(prefixes, ",") {
-		if prefixes != "" && strings.Trim(prefix, "/") == "" {
-			return errors.New("it must name the keys of a library, such as app/")
+	fs.Var(&checkedValue{new(string), func(list string) (string, error) {
+		for prefix := range strings.SplitSeq(list, ",") {
+			if strings.Trim(prefix, "/") == "" {
+				return "", errors.New("it must name the keys of a library, such as app/")
+			}
+			*prefixes = append(*prefixes, prefix)
 		}
-	}
-	return l.Value.Set(prefixes)
+		return strings.Join(*prefixes, ","), nil
+	}}, "etcd-locks", "`prefix` of keys of other lock libraries, to show their locks, too; comma-separated or repeated")
 }
 
 // Log defines the flags for logging.
