@@ -185,7 +185,7 @@ func deadlineTexts(l *locks.Row, c *headline.Input) (alert, unlock string) {
 // It says so if no lock was selected.
 func (all *snapshot) summary(found *locks.Counts, shown int) string {
 	ours := len(all.view.RecordsWithMisplaced())
-	total := ours + len(all.others.Locks())
+	total := ours + len(all.others.Rows())
 	line := countStates(found)
 	if found.Total == 0 && total > 0 {
 		line = "no lock matches"
@@ -200,7 +200,7 @@ func (all *snapshot) summary(found *locks.Counts, shown int) string {
 	if n := ours - len(all.view.Locks()); n > 0 {
 		parts = append(parts, text.Count(n, "record")+" at keys that belong to no lock")
 	}
-	if n := all.view.OtherLibraries(); n > 0 && len(all.others.Locks()) == 0 {
+	if n := all.view.OtherLibraries(); n > 0 && len(all.others.Rows()) == 0 {
 		parts = append(parts, otherKeysNote(n, all.prefix))
 	}
 	if all.foreign > 0 {

@@ -33,7 +33,7 @@ func (s *session) snapshot(ctx context.Context) (*snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	view := lockview.New(s.layout, lockview.Source{List: s.store.ListKeys}, lockview.Options{Leased: others.Locks})
+	view := lockview.New(s.layout, lockview.Source{List: s.store.ListKeys}, lockview.Options{Leased: others.Rows})
 	if err := view.Load(ctx); err != nil {
 		return nil, s.explain(ctx, "list the locks", err)
 	}
@@ -48,7 +48,7 @@ func (s *session) snapshot(ctx context.Context) (*snapshot, error) {
 }
 
 func (s *session) loadOtherLocks(ctx context.Context, prefixes []string) (*etcdlocks.View, error) {
-	v := etcdlocks.New(prefixes, s.layout, s.store, func(*locks.Leased, *metadata.Ending) {})
+	v := etcdlocks.New(prefixes, s.layout, s.store, func(*locks.Row, *metadata.Ending) {})
 	if err := v.Load(ctx); err != nil {
 		return nil, s.explain(ctx, "read the locks of other libraries", err)
 	}

@@ -55,14 +55,9 @@ func (o *showOptions) run(ctx context.Context, s *session, name string) error {
 	if err != nil {
 		return err
 	}
-	others, note, err := s.otherLocksNamed(ctx, name)
+	others, err := o.printLeased(ctx, s, name)
 	if err != nil {
 		return err
-	}
-	for _, row := range others {
-		if err := o.printLeased(row); err != nil {
-			return err
-		}
 	}
 	if !l.isEmpty() {
 		if err := o.print(l); err != nil {
@@ -70,12 +65,12 @@ func (o *showOptions) run(ctx context.Context, s *session, name string) error {
 		}
 	}
 	switch {
-	case l.held() || len(others) > 0:
+	case l.held() || others > 0:
 		return nil
 	case len(l.Delays) > 0:
 		return noLockErrorf("%s", s.delayText(name, l.Delays))
 	}
-	return noLockErrorf("nobody holds %s%s", text.Visible(name), note)
+	return noLockErrorf("nobody holds %s%s", text.Visible(name), s.otherKeys(ctx, name))
 }
 
 func (o *showOptions) print(l *lockInfo) error {
@@ -180,54 +175,52 @@ func (p *lockReport) witness(r *metadata.Record) {
 	}
 }
 
-// otherLocksNamed returns the locks of other libraries with this name: a queue, a single key, or both. If no prefix of
-// theirs was named that has it, it returns a note instead; without the right to read them, none.
-func (s *session) otherLocksNamed(ctx context.Context, name string) (found []*locks.Row, note string, err error) {
-	asked := slices.ContainsFunc(s.app.etcdLocks, func(prefix string) bool {
-		return prefix != "" && strings.HasPrefix(name+"/", prefix)
-	})
+// printLeased prints the locks of other libraries with this name, if the flag names them: a queue, a single key, or
+// both. It returns how many there are.
+func (o *showOptions) printLeased(ctx context.Context, s *session, name string) (found int, err error) {
+	if !slices.ContainsFunc(o.app.etcdLocks, func(prefix string) bool { return strings.HasPrefix(name+"/", prefix) }) {
+		return 0, nil
+	}
 	others, err := s.loadOtherLocks(ctx, []string{name})
-	switch {
-	case err != nil && asked:
-		return nil, "", err
-	case err != nil:
-		return nil, "", nil
+	if err != nil {
+		return 0, err
 	}
-	keys := 0
-	for _, l := range others.Locks() {
-		if l.Name != name {
-			continue
-		}
-		found = append(found, locks.NewLeasedRow(l, s.app.Now()))
-		if !l.Single {
-			keys += 1 + len(l.Waiters)
+	rows := slices.DeleteFunc(others.Rows(), func(r *locks.Row) bool { return r.Name != name })
+	for _, row := range rows {
+		if err := o.printFacts(row); err != nil {
+			return 0, err
 		}
 	}
-	switch {
-	case asked:
-		return found, "", nil
-	case keys > 0:
-		return nil, "; " + otherKeysNote(keys, name+"/"), nil
-	}
-	return nil, "", nil
+	return len(rows), nil
 }
 
-func otherKeysNote(n int, prefix string) string {
-	return fmt.Sprintf("%s of another lock library below %s: --etcd-locks %[2]s shows them", text.Count(n, "key"),
-		text.ShellWord(prefix))
-}
-
-func (o *showOptions) printLeased(row *locks.Row) error {
+func (o *showOptions) printFacts(row *locks.Row) error {
 	p := &lockReport{now: o.app.Now()}
 	if o.format.JSON() {
 		return writeJSON(o.app.Stdout, lockjson.New(row, p.now))
 	}
 	p.row("lock", text.Visible(row.Name))
-	for _, f := range row.Leased.Facts(p.now) {
-		p.row(f.Label, strings.TrimPrefix(f.Command+", "+f.Text, ", "))
+	for _, f := range row.LeasedFacts(p.now) {
+		p.row(f.Label, text.Visible(strings.TrimPrefix(f.Command+", "+f.Value, ", ")))
 	}
-	firstRows(p, "waiting", row.Leased.Waiters, func(i int, w metadata.Waiter) string {
-		return fmt.Sprintf("%d. %s, lease %s", i+1, fullText(w.Owner), w.UUID)
-	})
 	return p.write(o.app.Stdout)
+}
+
+// otherKeys notes that other libraries have keys below the name of a lock, if we may read them.
+func (s *session) otherKeys(ctx context.Context, name string) string {
+	n := 0
+	_, err := s.store.ListPrefix(ctx, name+"/", 0, func(kv protocol.KV) {
+		if kv.IsContender() {
+			n++
+		}
+	})
+	if err != nil || n == 0 {
+		return ""
+	}
+	return "; " + otherKeysNote(n, name+"/")
+}
+
+func otherKeysNote(n int, prefix string) string {
+	return fmt.Sprintf("%s of another lock library below %s: --etcd-locks %[2]s shows them", text.Count(n, "key"),
+		text.ShellWord(prefix))
 }

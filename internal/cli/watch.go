@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -55,8 +56,8 @@ func (o *watchOptions) run(ctx context.Context, s *session) error {
 	}
 	f.view = lockview.New(s.layout, lockview.Source{List: s.store.ListKeys, Watch: s.store.Watch,
 		Ending: s.store.ReadEnding}, lockview.Options{OnEnded: onEnded, Explain: etcdconn.Explain})
-	f.others = etcdlocks.New(o.app.etcdLocks, s.layout, s.store, func(l *locks.Leased, e *metadata.Ending) {
-		f.addEnd(func() *locks.Row { return locks.NewLeasedRow(l, f.now()) }, e)
+	f.others = etcdlocks.New(o.app.etcdLocks, s.layout, s.store, func(row *locks.Row, e *metadata.Ending) {
+		f.addEnd(func() *locks.Row { return row }, e)
 	})
 	ctx, cancel := context.WithCancel(ctx)
 	var following sync.WaitGroup
@@ -119,13 +120,8 @@ func (f *follower) update() (next time.Time, err error) {
 			return held.Next, err
 		}
 	}
-	for _, row := range held.Rows {
+	for _, row := range slices.Concat(held.Rows, f.others.Rows()) {
 		if err := f.reportFound(row); err != nil {
-			return held.Next, err
-		}
-	}
-	for _, l := range f.others.Locks() {
-		if err := f.reportFound(locks.NewLeasedRow(l, f.now())); err != nil {
 			return held.Next, err
 		}
 	}

@@ -6,7 +6,9 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/app"
+	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/locks"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -14,14 +16,18 @@ func TestLocksOfOtherLibrariesAreShownAsWhatTheyAre(t *testing.T) {
 	s := busy()
 	waits := metadata.Waiter{Name: "theirs/x", ID: "7e2"}
 	waits.Owner = "node-8"
-	s.leased = []*locks.Leased{
-		{Name: "theirs/x", Key: "theirs/x/7e1", Value: "node-7", Token: 4,
-			Seen: s.now.Add(-12 * time.Minute), Waiters: []metadata.Waiter{waits},
-			Lease: locks.Lease{ID: 0x7e1, TTL: time.Minute, Expires: s.now.Add(40 * time.Second), Keys: 3}},
-		{Name: "theirs/y", Single: true, Key: "theirs/y", Token: 5,
-			Lease: locks.Lease{ID: 0x7e3, Why: "permission denied"}},
+	held := metadata.Record{Name: "theirs/x", Token: 4, SeenAt: s.now.Add(-12 * time.Minute),
+		Identity: metadata.Identity{Owner: "node-7"}}
+	s.leased = []*locks.Row{
+		locks.NewLeasedRow(&held, &locks.Leased{Key: "theirs/x/7e1", Waiters: []metadata.Waiter{waits},
+			Lease: protocol.Lease{ID: 0x7e1, TTL: time.Minute, Expires: s.now.Add(40 * time.Second), Keys: 3}}),
+		locks.NewLeasedRow(&metadata.Record{Name: "theirs/y", Token: 5, SeenAt: s.now},
+			&locks.Leased{Single: true, Key: "theirs/y", Lease: protocol.Lease{ID: 0x7e3, Why: "permission denied"}}),
 	}
 	d, _ := operated(t, s)
+	gone := held
+	gone.Name = "theirs/z"
+	d.Ended(&gone, new(lockrecord.NewEnding(&gone, metadata.EndingLeaseEnded, "", "", s.now)))
 	for path, words := range map[string]string{
 		"/?q=state:leased": "Of other libraries|theirs/x|node-7|theirs/y|leased over |ends ",
 		"/lock?name=theirs/x": "leased: another lock library holds it|at least 12m ago|kept alive 20s ago|node-8|" +
@@ -31,6 +37,8 @@ func TestLocksOfOtherLibrariesAreShownAsWhatTheyAre(t *testing.T) {
 		"/api/v1/lock?name=theirs/x": "Another lock library holds theirs/x: nothing here ends it.",
 		"/waiting":                   `theirs/x|node-8`,
 		"/timeline":                  `node-7: at least 12m from`,
+		"/lock?name=theirs/z":        "held it for at least 12m",
+		"/history":                   `theirs/z|lease-ended|>at least 12m<`,
 	} {
 		body := get(d, path, "X-Forwarded-User", "chief", "X-Forwarded-Groups", "on-call").Body.String()
 		for word := range strings.SplitSeq(words, "|") {

@@ -57,7 +57,7 @@ type scene struct {
 	actions   []protocol.Action
 	relists   uint64
 	revision  int64
-	leased    []*locks.Leased
+	leased    []*locks.Row
 	members   []app.Member
 	alarm     string
 	moved     string // the lock whose record has just been written to
@@ -175,7 +175,7 @@ func (s *sources) snapshots(of *scene) *locks.Snapshots {
 		Queues:    func() map[string][]metadata.Waiter { return s.queues() },
 		Delays:    func() []metadata.LockDelay { return s.delays() },
 		Unclaimed: func() []diagnosis.Unclaimed { return of.unclaimed },
-		Leased:    func() []*locks.Leased { return of.leased },
+		Leased:    func() []*locks.Row { return of.leased },
 		Combined: func() diagnosis.CombinedPolicy {
 			return diagnosis.CombinePolicies(s.unlockers())
 		},

@@ -29,12 +29,13 @@ func TestMain(m *testing.M) { etcdtest.Main(m) }
 func loaded(t *testing.T, etcd *clientv3.Client, prefixes ...string) (lines []string) {
 	t.Helper()
 	store := lockstore.New(etcd, protocol.DefaultLayout())
-	w := etcdlocks.New(prefixes, protocol.DefaultLayout(), store, func(*locks.Leased, *metadata.Ending) {})
+	w := etcdlocks.New(prefixes, protocol.DefaultLayout(), store, func(*locks.Row, *metadata.Ending) {})
 	if err := w.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for _, l := range w.Locks() {
-		lines = append(lines, fmt.Sprintf("%s by %q, %d waiting, %v, %d keys, single %t, %s", l.Name, l.Value,
+	for _, r := range w.Rows() {
+		l := r.Leased
+		lines = append(lines, fmt.Sprintf("%s by %q, %d waiting, %v, %d keys, single %t, %s", r.Name, r.Owner,
 			len(l.Waiters), l.Lease.TTL, l.Lease.Keys, l.Single, l.Lease.Why))
 	}
 	return lines
@@ -79,7 +80,7 @@ func TestLocksOfRealClientsAreFound(t *testing.T) {
 	etcdtest.Eventually(t, "a waiter", func() bool { return etcdtest.Count(t, etcd, "app/reindex/") == 2 })
 	want := []string{
 		fmt.Sprintf(`app/fake/%x by "", 0 waiting, 30s, 4 keys, single true, `, first.Lease()),
-		`app/huge by "` + strings.Repeat("€", 85) + `", 0 waiting, 30s, 4 keys, single true, `,
+		`app/huge by "` + strings.Repeat("€", 341) + `", 0 waiting, 30s, 4 keys, single true, `,
 		`app/leader by "node-7", 0 waiting, 1m0s, 3 keys, single false, `,
 		`app/node by "a", 0 waiting, 30s, 4 keys, single false, `,
 		`app/reindex by "", 1 waiting, 1m0s, 3 keys, single false, `,
@@ -134,11 +135,11 @@ func (f *fake) WatchPrefix(ctx context.Context, _ string, _ int64, each func(int
 }
 
 func (f *fake) ReadLease(context.Context, int64) (protocol.Lease, error) {
-	return protocol.Lease{TTL: time.Minute, Left: time.Duration(f.left.Load())}, nil
+	return protocol.Lease{TTL: time.Minute, Expires: time.Now().Add(time.Duration(f.left.Load()))}, nil
 }
 
 func (f *fake) view() *etcdlocks.View {
-	return etcdlocks.New([]string{"app/"}, protocol.DefaultLayout(), f, func(r *locks.Leased, e *metadata.Ending) {
+	return etcdlocks.New([]string{"app/"}, protocol.DefaultLayout(), f, func(r *locks.Row, e *metadata.Ending) {
 		f.ends = append(f.ends, fmt.Sprintf("%s %q", r.Name, e.Cause))
 	})
 }
@@ -176,20 +177,21 @@ func TestOnlyWatchedBeginningsAreKnown(t *testing.T) {
 		f.put("app/new/c", 12, 7)
 		time.Sleep(time.Minute)
 		f.remove("app/new/b")
-		all := w.Locks()
+		all := w.Rows()
 		if len(all) != 2 {
 			t.Fatalf("%d locks, want 2", len(all))
 		}
 		passed, old := all[0], all[1]
-		if passed.Key != "app/new/c" || !passed.Since.Equal(start.Add(2*time.Minute)) {
-			t.Errorf("%s since %v: want the one that waited, since its predecessor left", passed.Key, passed.Since)
+		if passed.Leased.Key != "app/new/c" || !passed.LockedAt.Equal(start.Add(2*time.Minute)) {
+			t.Errorf("%s since %v: want the one that waited, since its predecessor left", passed.Leased.Key,
+				passed.LockedAt)
 		}
-		if !old.Since.IsZero() || old.Seen.Sub(start) > time.Second {
-			t.Errorf("since %v, seen %v: want only that it has been seen since %v", old.Since, old.Seen, start)
+		if !old.LockedAt.IsZero() || old.SeenAt.Sub(start) > time.Second {
+			t.Errorf("since %v, seen %v: want only that it has been seen since %v", old.LockedAt, old.SeenAt, start)
 		}
 		time.Sleep(5 * time.Minute) // then it is listed again, without the other
 		synctest.Wait()
-		if all := w.Locks(); len(all) != 1 || !all[0].Seen.Equal(old.Seen) || len(f.ends) != 2 {
+		if all := w.Rows(); len(all) != 1 || !all[0].SeenAt.Equal(old.SeenAt) || len(f.ends) != 2 {
 			t.Errorf("after another list there are %d locks and %d ends", len(all), len(f.ends))
 		}
 	})

@@ -7,15 +7,17 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/locks"
+	"github.com/clustermutex/unlocker/internal/locktxn/etcdretry"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -33,30 +35,23 @@ type Source interface {
 type View struct {
 	own      protocol.Layout
 	source   Source
-	onEnded  func(*locks.Leased, *metadata.Ending)
+	onEnded  func(*locks.Row, *metadata.Ending)
 	prefixes []string
 
 	mu       sync.Mutex
-	problems map[string]string // why the locks below a prefix are not current
-	places   map[string]place  // by key
-	queues   map[place]*queue
-	leases   map[int64]locks.Lease // of the holders
-	locks    []*locks.Leased       // nil when out of date
-}
-
-// queue has the contenders for a lock.
-type queue struct {
-	contenders map[string]*contender // by key
-	holder     *contender            // of the least create revision
-	seen       time.Time             // when it was first seen to hold the lock
-	since      time.Time             // when it was seen to take the lock; zero = before it was watched
+	problems map[string]string        // why the locks below a prefix are not current
+	keys     map[string]*contender    // by key
+	order    []*contender             // lock by lock, the holder first
+	leases   map[int64]protocol.Lease // of the holders
+	rows     []*locks.Row             // nil when out of date
 }
 
 // New returns a view that is empty until Run or Load has read the keys. It leaves out the keys of our own locks.
-// onEnded is called for every hold whose end was seen. An ending without a cause is of an unknown one.
-func New(prefixes []string, own protocol.Layout, s Source, onEnded func(*locks.Leased, *metadata.Ending)) *View {
+// onEnded is called for every hold whose end was seen; it must not block, nor call the view. An ending without a cause
+// is of an unknown one.
+func New(prefixes []string, own protocol.Layout, s Source, onEnded func(*locks.Row, *metadata.Ending)) *View {
 	v := &View{own: own, source: s, onEnded: onEnded, prefixes: prefixes, problems: map[string]string{},
-		places: map[string]place{}, queues: map[place]*queue{}, leases: map[int64]locks.Lease{}}
+		keys: map[string]*contender{}}
 	for _, prefix := range prefixes {
 		v.setProblem(prefix, "the first list is not done")
 	}
@@ -76,60 +71,57 @@ func (v *View) Problems() []string {
 	return slices.Sorted(maps.Values(v.problems))
 }
 
-// How often a prefix is listed again after a failure, and otherwise, because etcd servers have lost events before.
-const (
-	retryAfter  = 2 * time.Second
-	relistEvery = 5 * time.Minute
-)
-
 // Run follows the locks until ctx ends, then returns nil.
 func (v *View) Run(ctx context.Context) error {
-	var running sync.WaitGroup
+	var following sync.WaitGroup
 	for _, prefix := range v.prefixes {
-		running.Go(func() { v.follow(ctx, prefix) })
+		following.Go(func() { v.follow(ctx, prefix) })
 	}
-	running.Go(func() { v.readLeases(ctx) })
-	running.Wait()
+	for ctx.Err() == nil {
+		v.readLeases(ctx)
+		etcdretry.Sleep(ctx, time.Second)
+	}
+	following.Wait()
 	return nil
 }
 
+// follow lists a prefix again after a failure, and now and then, because etcd servers have lost events before.
 func (v *View) follow(ctx context.Context, prefix string) {
 	for ctx.Err() == nil {
-		pass, cancel := context.WithTimeout(ctx, relistEvery)
+		pass, cancel := context.WithTimeout(ctx, 5*time.Minute)
 		revision, err := v.list(pass, prefix)
 		if err == nil {
-			err = v.source.WatchPrefix(pass, prefix, revision, v.watched)
+			err = v.source.WatchPrefix(pass, prefix, revision, func(_ int64, events []protocol.Event) {
+				v.apply(events, time.Now())
+			})
 		}
-		isOver := pass.Err() != nil
+		if pass.Err() == nil {
+			v.setProblem(prefix, etcdconn.Explain(err))
+			etcdretry.Sleep(pass, 2*time.Second)
+		}
 		cancel()
-		if isOver {
-			continue
-		}
-		v.setProblem(prefix, etcdconn.Explain(err))
-		select {
-		case <-ctx.Done():
-		case <-time.After(retryAfter/2 + rand.N(retryAfter)):
-		}
 	}
 }
 
-// Load reads the locks once, and the leases of at most maxOnce holders.
+// Load reads the locks once, and some of their leases.
 func (v *View) Load(ctx context.Context) error {
 	for _, prefix := range v.prefixes {
 		if _, err := v.list(ctx, prefix); err != nil {
 			return err
 		}
 	}
-	v.readDue(ctx, maxOnce)
+	v.readLeases(ctx)
 	return ctx.Err()
 }
 
 // list reads all keys below a prefix, and returns etcd's revision.
 func (v *View) list(ctx context.Context, prefix string) (int64, error) {
-	listed := map[string]*contender{}
+	var changes []protocol.Event
+	listed := map[string]bool{}
 	revision, err := v.source.ListPrefix(ctx, prefix, 0, func(kv protocol.KV) {
 		if c := v.contender(kv); c != nil && len(listed) < maxKeys {
-			listed[kv.Key] = c
+			changes = append(changes, protocol.Event{KV: c.KV})
+			listed[kv.Key] = true
 		}
 	})
 	if err != nil {
@@ -137,114 +129,169 @@ func (v *View) list(ctx context.Context, prefix string) (int64, error) {
 	}
 	v.mu.Lock()
 	delete(v.problems, prefix)
-	for key := range v.places {
-		if strings.HasPrefix(key, prefix) && listed[key] == nil {
-			listed[key] = nil // it is gone
+	for key := range v.keys {
+		if strings.HasPrefix(key, prefix) && !listed[key] {
+			changes = append(changes, protocol.Event{KV: protocol.KV{Key: key}})
 		}
 	}
 	v.mu.Unlock()
-	v.apply(listed, false)
+	v.apply(changes, time.Time{})
 	return revision, nil
 }
 
-func (v *View) watched(_ int64, events []protocol.Event) {
-	changed := map[string]*contender{}
-	for _, e := range events {
-		changed[e.Key] = v.contender(e.KV) // nil for a deleted one, which has no lease
-	}
-	v.apply(changed, true)
-}
-
-// apply applies changes of one revision, by key; nil is a key that no longer contends for a lock. watched reports
-// whether they happened just now.
-func (v *View) apply(changed map[string]*contender, watched bool) {
+// apply applies changes; began is when they happened, zero if that was not watched.
+func (v *View) apply(changes []protocol.Event, began time.Time) {
 	now := time.Now()
 	v.mu.Lock()
-	touched := map[place]bool{}
-	for key, c := range changed {
-		if at, known := v.places[key]; known {
-			delete(v.places, key)
-			delete(v.queues[at].contenders, key)
-			touched[at] = true
-		}
-		if c == nil || len(v.places) >= maxKeys {
+	defer v.mu.Unlock()
+	for _, e := range changes {
+		before, after := v.keys[e.Key], v.contender(e.KV)
+		if before != nil && after != nil && compare(before, after) == 0 {
+			before.KV = after.KV // perhaps with another value
 			continue
 		}
-		if v.queues[c.place] == nil {
-			v.queues[c.place] = &queue{contenders: map[string]*contender{}}
+		if before != nil {
+			v.remove(before, began, now)
 		}
-		v.places[key] = c.place
-		v.queues[c.place].contenders[key] = c
-		touched[c.place] = true
-	}
-	var ended []*locks.Leased
-	for at := range touched {
-		if l := v.settle(at, watched, now); l != nil {
-			ended = append(ended, l)
+		if after != nil && len(v.order) < maxKeys {
+			after.began = began
+			after.seen = now
+			i, _ := slices.BinarySearchFunc(v.order, after, compare)
+			v.order = slices.Insert(v.order, i, after)
+			v.keys[e.Key] = after
 		}
 	}
-	v.locks = nil
-	v.mu.Unlock()
-	for _, l := range ended {
-		v.onEnded(l, new(lockrecord.NewEnding(l.Record(), howEnded(&l.Lease, now), "", "", now)))
-	}
+	v.rows = nil
 }
 
-// settle notes who holds a lock whose contenders have changed, and returns the hold that has ended, if one has. The
-// caller holds mu.
-func (v *View) settle(at place, watched bool, now time.Time) (ended *locks.Leased) {
-	q := v.queues[at]
-	var first *contender
-	for _, c := range q.contenders {
-		if first == nil || c.Revision < first.Revision {
-			first = c
+// remove removes a contender. If it held the lock, the next one holds it from now on.
+func (v *View) remove(c *contender, began, now time.Time) {
+	i, _ := slices.BinarySearchFunc(v.order, c, compare)
+	if v.isHolder(i) {
+		row := v.row(v.order[i:])
+		v.onEnded(row, new(lockrecord.NewEnding(row.Record, howEnded(&row.Leased.Lease, now), "", "", now)))
+		if i+1 < len(v.order) && v.order[i+1].place == c.place {
+			v.order[i+1].began = began
+			v.order[i+1].seen = now
 		}
 	}
-	if first == nil {
-		delete(v.queues, at)
-	}
-	was := q.holder
-	if was != nil && (first == nil || was.Revision != first.Revision) {
-		ended = v.leased(q)
-	}
-	if was == nil || ended != nil {
-		q.seen = now
-		q.since = time.Time{}
-		if watched {
-			q.since = now
-		}
-	}
-	q.holder = first // perhaps with another value
-	return ended
+	v.order = slices.Delete(v.order, i, i+1)
+	delete(v.keys, c.Key)
 }
 
-// Locks returns the locks by name. It is the same slice until one changes.
-func (v *View) Locks() []*locks.Leased {
+func (v *View) isHolder(i int) bool { return i == 0 || v.order[i-1].place != v.order[i].place }
+
+// Rows returns the locks. It is the same slice until one changes.
+func (v *View) Rows() []*locks.Row {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.locks == nil {
-		v.locks = []*locks.Leased{}
-		for _, q := range v.queues {
-			v.locks = append(v.locks, v.leased(q))
+	if v.rows == nil {
+		for i := range v.order {
+			if v.isHolder(i) {
+				v.rows = append(v.rows, v.row(v.order[i:]))
+			}
 		}
-		slices.SortFunc(v.locks, func(a, b *locks.Leased) int {
-			return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Key, b.Key))
-		})
 	}
-	return v.locks
+	return v.rows
 }
 
-// leased returns a lock with its holder and its waiters. The caller holds mu.
-func (v *View) leased(q *queue) *locks.Leased {
-	h := q.holder
-	l := &locks.Leased{Name: h.Name, Single: h.single, Key: h.key, Value: h.Owner, Token: h.Revision, Since: q.since,
-		Seen: q.seen, Lease: v.leases[h.lease]}
-	l.Lease.ID = h.lease
-	for key, c := range q.contenders {
-		if key != h.key {
-			l.Waiters = append(l.Waiters, c.Waiter)
+const (
+	maxKeys  = 100_000               // more are left out
+	maxBytes = metadata.MaxTextBytes // of a value that are kept; a longer key is left out
+	// Reading a lease costs etcd a request, so with more holders, each lease is read less often.
+	maxReads = 200 // at once
+	manyKeys = 1000
+	slack    = time.Second // etcd counts whole seconds, and ends leases a little late
+)
+
+// contender is a key with a lease: it holds a lock, or waits for it.
+type contender struct {
+	protocol.KV
+	// place is what the key contends for. Contenders for a lock have its name and a slash as their prefix, and their
+	// lease as the last part. Any other key may be a lock or a registration: its place is the key and a zero byte.
+	place string
+	began time.Time // when it came to where it is, to hold the lock or to wait; zero = before that was watched
+	seen  time.Time // when it was first seen there
+}
+
+// contender returns the contender that a key is; nil for none.
+func (v *View) contender(kv protocol.KV) *contender {
+	if kv.Lease == 0 || len(kv.Key) > maxBytes || v.own.Parse(kv.Key).Kind != protocol.KindForeign {
+		return nil
+	}
+	kv.Value = []byte(text.Cut(string(kv.Value[:min(len(kv.Value), maxBytes+utf8.UTFMax)]), maxBytes))
+	if !utf8.Valid(kv.Value) { // as of libraries whose values are binary
+		kv.Value = nil
+	}
+	if kv.IsContender() {
+		return &contender{KV: kv, place: kv.Key[:strings.LastIndexByte(kv.Key, '/')+1]}
+	}
+	return &contender{KV: kv, place: kv.Key + "\x00"}
+}
+
+// compare orders the contenders for each lock by their create revision: the first one holds it.
+func compare(a, b *contender) int {
+	return cmp.Or(strings.Compare(a.place, b.place), cmp.Compare(a.CreateRevision, b.CreateRevision),
+		strings.Compare(a.Key, b.Key))
+}
+
+// row returns the lock for which these contend, the first ones in the order.
+func (v *View) row(order []*contender) *locks.Row {
+	c := order[0]
+	r := &metadata.Record{Name: c.place[:len(c.place)-1], Token: c.CreateRevision, LockedAt: c.began, SeenAt: c.seen}
+	r.Owner = string(c.Value)
+	l := &locks.Leased{Single: r.Name == c.Key, Key: c.Key, Lease: v.leases[c.Lease]}
+	l.Lease.ID = c.Lease
+	for _, w := range order[1:] {
+		if w.place != c.place {
+			break
+		}
+		waiter := metadata.Waiter{Name: r.Name, ID: strconv.FormatInt(w.Lease, 16), Revision: w.CreateRevision}
+		waiter.Owner = string(w.Value)
+		l.Waiters = append(l.Waiters, waiter)
+	}
+	return locks.NewLeasedRow(r, l)
+}
+
+// readLeases reads the leases of holders that are due, at most maxReads, in any order, and forgets all others.
+func (v *View) readLeases(ctx context.Context) {
+	leases := map[int64]protocol.Lease{}
+	v.mu.Lock()
+	for i, c := range v.order {
+		if v.isHolder(i) {
+			leases[c.Lease] = v.leases[c.Lease]
 		}
 	}
-	slices.SortFunc(l.Waiters, func(a, b metadata.Waiter) int { return cmp.Compare(a.Revision, b.Revision) })
-	return l
+	v.leases = leases
+	v.mu.Unlock()
+	reads := 0
+	for id, l := range leases {
+		every := min(10*time.Second, max(time.Second, l.TTL/4)) // often enough to tell a release from an end
+		if l.TTL == 0 || l.Keys > manyKeys {
+			every = time.Minute // it could not be read, or that is costly
+		}
+		if reads == maxReads || time.Since(l.ReadAt) < every {
+			continue
+		}
+		reads++
+		l, err := v.source.ReadLease(ctx, id)
+		l.ReadAt = time.Now()
+		l.Why = etcdconn.Explain(err)
+		v.mu.Lock()
+		leases[id] = l
+		v.rows = nil
+		v.mu.Unlock()
+	}
+}
+
+// howEnded returns how a hold ended whose key is gone at a time: before the end of its lease, it was released. If the
+// lease was not read lately, it may have been kept alive since, and the answer is empty.
+func howEnded(l *protocol.Lease, at time.Time) string {
+	switch {
+	case at.Before(l.Expires.Add(-slack)):
+		return metadata.EndingReleased
+	case !l.Expires.IsZero() && at.Sub(l.ReadAt) <= max(l.TTL/2, 2*slack):
+		return metadata.EndingLeaseEnded
+	}
+	return ""
 }

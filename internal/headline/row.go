@@ -28,10 +28,8 @@ func Matter(r *locks.Row, class locks.Class) (s sentence) {
 		return s.Say(cmp.Or(strings.TrimPrefix(r.Inconsistent, "has "), unreadable(r.Record)))
 	}
 	switch {
-	case r.Leased != nil && r.LockedAt.IsZero():
-		return s.Say("leased over ").Since(r.Leased.Seen)
 	case r.Leased != nil:
-		return s.Say("leased ").Since(r.LockedAt)
+		return s.Say(pick(r.LockedAt.IsZero(), "leased over ", "leased ")).Since(r.SeenAt)
 	case r.ProvenDead():
 		return ended(r.Death)
 	case r.State == metadata.StateExpired:
@@ -80,14 +78,12 @@ func ended(s *metadata.Statement) sentence {
 // Outcome says in a few words what happens to a hold if nobody acts.
 func (c *Input) Outcome(r *locks.Row) (s sentence) {
 	l := &locks.HeldLock{Row: r, Lock: r.Name}
+	never := r.DueUnlock().IsZero() || r.Misplaced || c.WhyNeverRemoved(l) != ""
 	switch {
 	case r.Leased != nil && r.Leased.Lease.Expires.IsZero():
 		return s.Say("lease unread")
 	case r.Leased != nil:
 		return s.Say("ends ").Until(r.Leased.Lease.Expires).Say(" if silent")
-	}
-	never := r.DueUnlock().IsZero() || r.Misplaced || c.WhyNeverRemoved(l) != ""
-	switch {
 	case alertsFirst(r, never):
 		return s.Say("alert ").Until(r.DueAlert)
 	case never:

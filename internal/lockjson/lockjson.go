@@ -59,16 +59,6 @@ type Leased struct {
 	EndsIn *float64 `json:"ends_at_in_seconds"`
 }
 
-func newLeased(l *locks.Leased, now time.Time) *Leased {
-	if l == nil {
-		return nil
-	}
-	j := &Leased{Key: l.Key, Single: l.Single, Lease: strconv.FormatInt(l.Lease.ID, 16),
-		TTL: OrNull(seconds(l.Lease.TTL))}
-	j.EndsAt, j.EndsIn = Instant(l.Lease.Expires, now)
-	return j
-}
-
 // Holder is who holds a lock, or held it, and what that process recorded.
 type Holder struct {
 	Who
@@ -116,7 +106,6 @@ func New(row *locks.Row, now time.Time) Lock {
 		ClockOffset: OrNull(seconds(row.ClockOff)), Process: newProcess(r.Process),
 		Asked: newAsked(r.FinishRequest, new(r.AliveSinceRequest()), now), Extended: newExtended(r.MoreTime, now),
 		Acknowledged: newAcknowledged(r.ValidAcknowledgement(now), now),
-		Leased:       newLeased(row.Leased, now),
 	}
 	l.LockedAt, l.LockedIn = Instant(r.LockedAt, now)
 	l.AlertAt, l.AlertIn = Instant(row.DueAlert, now)
@@ -133,6 +122,11 @@ func New(row *locks.Row, now time.Time) Lock {
 		l.Death.UnlockAt, l.Death.UnlockIn = Instant(row.RemoveAt, now)
 	}
 	l.wait(row.Queue, now)
+	if of := row.Leased; of != nil {
+		l.Leased = &Leased{Key: of.Key, Single: of.Single, Lease: strconv.FormatInt(of.Lease.ID, 16),
+			TTL: OrNull(seconds(of.Lease.TTL))}
+		l.Leased.EndsAt, l.Leased.EndsIn = Instant(of.Lease.Expires, now)
+	}
 	return l
 }
 

@@ -40,7 +40,6 @@ func (c *Collector) locks(to scrape, s *locks.Snapshot, now time.Time) {
 	var clockOff, ended []*locks.Row // ended: the holder is proven to have ended
 	disputed := 0
 	rows, urgent := s.ByUrgency()
-	rows = slices.DeleteFunc(slices.Clone(rows), func(r *locks.Row) bool { return r.Leased != nil })
 	for _, r := range rows {
 		counts[slices.Index(states, r.State)]++
 		if r.Disputed() {
@@ -193,10 +192,10 @@ func (c *Collector) leased(to scrape, rows []*locks.Row, now time.Time) {
 		"held, or when it was first seen, if longer ago than --etcd-locks.alert-after; owner is the value of its key.",
 		"lock", "owner")
 	long := slices.DeleteFunc(slices.Clone(rows), func(r *locks.Row) bool {
-		return now.Sub(r.Leased.HeldSince()) < c.c.LeasedAlertAfter
+		return now.Sub(r.SeenAt) < c.c.LeasedAlertAfter
 	})
 	for _, r := range c.first(long) {
-		since.at(r.Leased.HeldSince(), label(r), text.Label(r.Owner))
+		since.at(r.SeenAt, label(r), text.Label(r.Owner))
 	}
 }
 

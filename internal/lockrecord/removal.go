@@ -34,6 +34,7 @@ func NewEnding(r *metadata.Record, cause, by, reason string, at time.Time) metad
 		Token:           r.Token,
 		Identity:        r.Identity,
 		LockedAt:        metadata.Time{Time: r.LockedAt},
+		SeenAt:          r.SeenAt,
 		AlertAt:         metadata.Time{Time: r.AlertAt},
 		AutoUnlockAt:    metadata.Time{Time: r.AutoUnlockAt},
 		Attributes:      r.Attributes,

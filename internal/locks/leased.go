@@ -8,6 +8,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -17,53 +18,45 @@ import (
 // holder is known of it, so it is never judged, and nothing of ours removes it.
 const LeasedState metadata.State = "leased"
 
-// Leased is a lock of another library.
+// Leased is what is known of a lock of another library that ours do not have. Its record has the holder's value as the
+// owner, and no more of the holder.
 type Leased struct {
-	Name    string
-	Single  bool      // one key with a lease, which need not be a lock
-	Key     string    // of the holder
-	Value   string    // of that key, if it is text
-	Token   int64     // create revision of the key
-	Since   time.Time // when it was seen to be taken; zero = before it was watched
-	Seen    time.Time // when it was first seen
-	Lease   Lease
-	Waiters []metadata.Waiter
+	Single  bool              // one key with a lease, which need not be a lock
+	Key     string            // of the holder
+	Lease   protocol.Lease    // with which the lock ends
+	Waiters []metadata.Waiter // their ids are their leases
 }
 
-// Lease is the lease with which the lock of another library ends.
-type Lease struct {
-	ID      int64
-	ReadAt  time.Time // zero = not yet
-	TTL     time.Duration
-	Expires time.Time // when it ends unless it is kept alive; zero = unknown
-	Keys    int       // that end with it
-	Why     string    // its time is unknown
+// NewLeasedRow returns the row of a lock of another library.
+func NewLeasedRow(r *metadata.Record, l *Leased) *Row {
+	return &Row{Record: r, Queue: &Queue{Waiters: len(l.Waiters)}, Leased: l, Display: LeasedState,
+		Class: ClassLeased, Judgement: staleness.Judgement{State: LeasedState},
+		Fingerprint: Hash(xxhash.Sum64String(l.Key), uint64(r.Token), uint64(l.Lease.Expires.Unix()),
+			uint64(len(l.Waiters)), xxhash.Sum64String(r.Owner))}
 }
 
-// HeldSince returns since when the lock has been held at least.
-func (l *Leased) HeldSince() time.Time { return cmp.Or(l.Since, l.Seen) }
+// maxWaiters is how many waiters for a lock of another library are among its facts.
+const maxWaiters = 50
 
-// Fact is something that is known of a lock, in words.
-type Fact struct {
-	Label, Text string
-	Command     string // to which Text adds what it does
-}
+// Fact is something that is known of a lock, in words. The value says what the command does, if there is one.
+type Fact struct{ Label, Command, Value string }
 
-// Facts returns what is known of the lock, and what is not.
-func (l *Leased) Facts(now time.Time) []Fact {
+// LeasedFacts returns what is known of a lock of another library, and what is not.
+func (r *Row) LeasedFacts(now time.Time) []Fact {
+	l := r.Leased
 	kind := "leased: another lock library holds it; nothing here ends it"
 	if l.Single {
 		kind = "leased: one key with a lease, a lock or something registered"
 	}
 	since := "unknown: etcd stores no time"
 	switch {
-	case !l.Since.IsZero():
-		since = l.Since.UTC().Format(time.DateTime+" UTC") + " (" + text.Relative(l.Since, now) + ")"
-	case now.Sub(l.Seen) >= time.Second:
-		since = "at least " + text.Age(l.Seen, now) + " ago: etcd stores no time"
+	case !r.LockedAt.IsZero():
+		since = r.LockedAt.UTC().Format(time.DateTime+" UTC") + " (" + text.Relative(r.LockedAt, now) + ")"
+	case now.Sub(r.SeenAt) >= time.Second:
+		since = "at least " + text.Age(r.SeenAt, now) + " ago: etcd stores no time"
 	}
-	lease := "time unknown: " + cmp.Or(l.Lease.Why, "not read yet")
-	if !l.Lease.Expires.IsZero() {
+	lease := "time unknown: " + cmp.Or(l.Lease.Why, "not read lately")
+	if l.Lease.Expires.After(now) {
 		lease = fmt.Sprintf("for %s, kept alive %s, ends %s unless it is kept alive again", text.Duration(l.Lease.TTL),
 			text.Relative(l.Lease.Expires.Add(-l.Lease.TTL), now), text.Relative(l.Lease.Expires, now))
 	}
@@ -71,26 +64,18 @@ func (l *Leased) Facts(now time.Time) []Fact {
 	if l.Lease.Keys > 0 {
 		ends = text.Count(l.Lease.Keys, "key")
 	}
-	return []Fact{{Label: "state", Text: kind}, {Label: "value", Text: cmp.Or(text.Visible(l.Value), "no text")},
-		{Label: "key", Text: text.Visible(l.Key)}, {Label: "since", Text: since},
-		{Label: "lease", Text: fmt.Sprintf("%x, %s", l.Lease.ID, text.Prose(lease))},
-		{"to end it", "which deletes " + ends + "; the holder is not stopped",
-			fmt.Sprintf("etcdctl lease revoke %x", l.Lease.ID)}}
-}
-
-// Record returns what is known of the hold in the form of a record, for what shows records.
-func (l *Leased) Record() *metadata.Record {
-	return &metadata.Record{Name: l.Name, Token: l.Token, Identity: metadata.Identity{Owner: l.Value},
-		LockedAt: l.Since}
-}
-
-// NewLeasedRow returns the row of a lock of another library.
-func NewLeasedRow(l *Leased, now time.Time) *Row {
-	r := &Row{Record: l.Record(), Queue: new(QueueOf(l.Waiters, now)), Leased: l, Display: LeasedState,
-		Class: ClassLeased, Judgement: staleness.Judgement{State: LeasedState}}
-	r.Fingerprint = Hash(xxhash.Sum64String(l.Key), uint64(l.Token), uint64(l.Lease.Expires.Unix()), uint64(r.Waiters),
-		xxhash.Sum64String(l.Value))
-	return r
+	facts := []Fact{{"state", "", kind}, {"value", "", cmp.Or(r.Owner, "no text")}, {"key", "", l.Key},
+		{"since", "", since}, {"lease", "", fmt.Sprintf("%x, %s", l.Lease.ID, lease)},
+		{"to end it", fmt.Sprintf("etcdctl lease revoke %x", l.Lease.ID),
+			"which deletes " + ends + "; the holder is not stopped"}}
+	for i, w := range l.Waiters {
+		if i == maxWaiters {
+			return append(facts, Fact{"waiting", "", "and " + text.Thousands(len(l.Waiters)-i) + " more"})
+		}
+		facts = append(facts, Fact{"waiting", "",
+			fmt.Sprintf("%d. %s, lease %s", i+1, cmp.Or(w.Owner, "no text"), w.ID)})
+	}
+	return facts
 }
 
 // LeasedNamed returns the locks of other libraries with this name: a queue, a single key, or both.
@@ -98,9 +83,4 @@ func (s *Snapshot) LeasedNamed(name string) []*Row {
 	return slices.DeleteFunc(slices.Clone(s.Leased), func(r *Row) bool { return r.Name != name })
 }
 
-func (s *Snapshot) everyRow() []*Row {
-	if len(s.Leased) == 0 {
-		return s.Rows
-	}
-	return slices.Concat(s.Rows, s.Leased)
-}
+func (s *Snapshot) everyRow() []*Row { return append(slices.Clip(s.Rows), s.Leased...) }

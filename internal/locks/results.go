@@ -63,9 +63,9 @@ func (r *Result) Class(row *Row) Class {
 // Class returns the class of a lock, that of a deadlocked one included.
 func (s *Snapshot) Class(row *Row) Class { return (&Result{cycles: s.cycleRanks()}).Class(row) }
 
-// ByUrgency returns all locks, the most urgent first, and how many of them are not on time.
+// ByUrgency returns our locks, the most urgent first, and how many of them are not on time.
 func (s *Snapshot) ByUrgency() (rows []*Row, urgent int) {
-	r := Result{Rows: s.InOrder(Order{By: MostUrgent}), cycles: s.cycleRanks()}
+	r := Result{Rows: s.InOrder(Order{By: MostUrgent})[:len(s.Rows)], cycles: s.cycleRanks()}
 	return r.Rows, sort.Search(len(r.Rows), func(i int) bool { return r.Class(r.Rows[i]) >= ClassOnTime })
 }
 

@@ -19,7 +19,7 @@ import (
 // Snapshot is all locks as they stood at one moment. It is immutable but for what it sorts once for all readers.
 type Snapshot struct {
 	Rows         []*Row // by name
-	Leased       []*Row // locks of other libraries, by name
+	Leased       []*Row // locks of other libraries
 	All          Counts // of all rows
 	Queues       map[string][]metadata.Waiter
 	Delays       []metadata.LockDelay
@@ -34,7 +34,6 @@ type Snapshot struct {
 	orderUntil   time.Time          // when the order may have changed by itself; zero = never
 	epoch        time.Time          // the wall clock at 0 of the monotonic one, when all locks were last judged
 	locks        []*metadata.Record // of which the snapshot was built
-	leased       []*Leased          // … and Leased
 	troubled     []*Row             // those that need a person, or soon will
 	queueVersion uint64
 	regexpSlots  chan struct{} // of all snapshots: searches with regular expressions that go on
@@ -52,7 +51,7 @@ func (s *Snapshot) Find(name string) *Row {
 
 // current reports whether a snapshot built now would be the same.
 func (s *Snapshot) current(in *Input, queueVersion uint64, at time.Time) bool {
-	return sameSlice(in.Locks, s.locks) && sameSlice(in.Leased, s.leased) &&
+	return sameSlice(in.Locks, s.locks) && sameSlice(in.Leased, s.Leased) &&
 		queueVersion == s.queueVersion && slices.Equal(in.Delays, s.Delays) &&
 		slices.Equal(in.Unclaimed, s.Unclaimed) && s.Combined.Equal(&in.Combined) &&
 		(s.Next.IsZero() || at.Before(s.Next)) && (s.orderUntil.IsZero() || at.Before(s.orderUntil)) && !at.Before(s.at)
@@ -83,7 +82,7 @@ type Input struct {
 	Queues    map[string][]metadata.Waiter
 	Delays    []metadata.LockDelay
 	Unclaimed []diagnosis.Unclaimed
-	Leased    []*Leased                // by name
+	Leased    []*Row
 	Combined  diagnosis.CombinedPolicy // by which the locks are judged
 }
 
@@ -98,7 +97,7 @@ func Build(in Input, at staleness.Moment) *Snapshot {
 // build makes a snapshot. It judges the locks whose rows, by name, are not known or no longer right.
 func build(in Input, at staleness.Moment, known []*Row, inconsistent []diagnosis.Inconsistent) *Snapshot {
 	s := &Snapshot{at: at.Wall, Combined: in.Combined, locks: in.Locks, Queues: in.Queues, Delays: in.Delays,
-		Unclaimed: in.Unclaimed, Rows: make([]*Row, len(in.Locks)), leased: in.Leased,
+		Unclaimed: in.Unclaimed, Rows: make([]*Row, len(in.Locks)), Leased: in.Leased,
 		Inconsistent: inconsistent}
 	why := map[string]string{}
 	for _, l := range inconsistent {
@@ -129,18 +128,11 @@ func build(in Input, at staleness.Moment, known []*Row, inconsistent []diagnosis
 			s.troubled = append(s.troubled, r)
 		}
 	}
-	for _, l := range in.Leased {
-		s.Leased = append(s.Leased, NewLeasedRow(l, at.Wall))
-	}
 	s.All = countsOf(s.everyRow())
-	s.All.Waiting = 0 // also for locks that nobody holds
+	s.All.Waiting = countsOf(s.Leased).Waiting // and for our locks, also those that nobody holds
 	for _, queue := range waiting {
 		s.All.Waiting += queue.Waiters
 		s.All.Longest = protocol.Earlier(s.All.Longest, queue.Longest)
-	}
-	for _, r := range s.Leased {
-		s.All.Waiting += r.Waiters
-		s.All.Longest = protocol.Earlier(s.All.Longest, r.Longest)
 	}
 	s.noteOrder()
 	s.Ranking = sync.OnceValue(s.ranking)

@@ -19,7 +19,7 @@ type Source struct {
 	Queues    func() map[string][]metadata.Waiter
 	Delays    func() []metadata.LockDelay
 	Unclaimed func() []diagnosis.Unclaimed
-	Leased    func() []*Leased // by name; the same slice until one changes
+	Leased    func() []*Row // those of other libraries; the same slice until one changes
 	// Combined returns how the unlockers treat stale locks now.
 	Combined func() diagnosis.CombinedPolicy
 	// Clock is the monotonic clock of the records' Seen times.

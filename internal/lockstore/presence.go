@@ -88,7 +88,7 @@ func (s *Store) LeaseTTL(ctx context.Context, lease int64) (time.Duration, error
 	switch {
 	case errors.Is(err, rpctypes.ErrPermissionDenied):
 		return 0, nil
-	case err != nil || l.Left <= 0:
+	case err != nil || !l.Expires.After(l.ReadAt):
 		return 0, err
 	}
 	return l.TTL, nil
@@ -102,6 +102,7 @@ func (s *Store) ReadLease(ctx context.Context, id int64) (protocol.Lease, error)
 	if err != nil {
 		return protocol.Lease{}, fmt.Errorf("look at lease %x: %w", id, err)
 	}
-	return protocol.Lease{TTL: time.Duration(resp.GrantedTTL) * time.Second,
-		Left: time.Duration(resp.TTL) * time.Second, Keys: len(resp.Keys)}, nil
+	now := time.Now()
+	return protocol.Lease{ID: id, TTL: time.Duration(resp.GrantedTTL) * time.Second,
+		Expires: now.Add(time.Duration(resp.TTL) * time.Second), Keys: len(resp.Keys), ReadAt: now}, nil
 }

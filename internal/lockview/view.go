@@ -58,8 +58,8 @@ type Options struct {
 	// Keep selects the locks to keep, by the keys that a list or a new hold shows, without their backtraces; all if
 	// nil. A view with Keep has only records and statements.
 	Keep func([]metadata.Field) bool
-	// Leased returns the locks of other libraries, by name; nil: none are followed.
-	Leased func() []*locks.Leased
+	// Leased returns the locks of other libraries; nil: none are followed.
+	Leased func() []*locks.Row
 	// RelistEvery is how often the snapshot is compared with a new list; five minutes if zero.
 	RelistEvery time.Duration
 	// ProgressInterval is how often the source gives a sign of life; 0: silence of etcd changes no judgement.

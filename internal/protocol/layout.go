@@ -313,11 +313,14 @@ func (kv KV) IsContender() bool {
 		(last == strconv.FormatInt(kv.Lease, 16) || last == strconv.FormatInt(kv.Lease, 10))
 }
 
-// Lease is a lease as etcd describes it.
+// Lease is a lease as etcd last described it.
 type Lease struct {
-	TTL  time.Duration // it was granted for
-	Left time.Duration // not positive: it has ended
-	Keys int           // that end with it
+	ID      int64
+	TTL     time.Duration // it was granted for
+	Expires time.Time     // unless it is kept alive; not after ReadAt: it has ended
+	Keys    int           // that end with it
+	ReadAt  time.Time     // zero = not yet
+	Why     string        // it could not be read
 }
 
 // Field converts the key and value to a field of a record; key is the parsed key.

@@ -77,7 +77,7 @@ func importTable() []rule {
 		{"internal/lockview", `pkg/metadata pkg/staleness internal/protocol internal/lockrecord internal/diagnosis
 			internal/locks`, "the view gets access to etcd as functions, and fills the read model"},
 		{"internal/etcdlocks", `pkg/metadata internal/protocol internal/lockrecord internal/locks internal/etcdconn
-			internal/text`, "other libraries' locks are read through functions, and fill the read model"},
+			internal/locktxn/etcdretry internal/text`, "other libraries' locks are read through functions, and fill the read model"},
 		{"internal/diagnosis/deadlock", "pkg/metadata internal/protocol internal/text",
 			"finding deadlocks is a pure function of records and tickets"},
 		{"internal/diagnosis", "pkg/metadata pkg/staleness internal/diagnosis/deadlock internal/protocol internal/text",

@@ -36,6 +36,7 @@ type Ending struct {
 	Token int64  `json:"token"`
 	Identity
 	LockedAt      Time           `json:"locked_at"`
+	SeenAt        time.Time      `json:"-"` // as in [Record]
 	AlertAt       Time           `json:"alert_at"`
 	AutoUnlockAt  Time           `json:"auto_unlock_at"`
 	AliveAt       Time           `json:"alive_at,omitzero"`

@@ -82,6 +82,8 @@ type Record struct {
 	Suspicion *Statement
 
 	Seen Seen // zero unless the reader keeps the record
+	// SeenAt is when the hold of a lock of another library was first seen: etcd has no LockedAt of it. Else zero.
+	SeenAt time.Time
 }
 
 // Malformed reports whether the record lacks its uuid or a readable deadline, or is misplaced. Other problems are only

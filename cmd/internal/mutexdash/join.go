@@ -44,10 +44,10 @@ func connect(o options, log zerolog.Logger) (*components, error) {
 	r.faults = &etcdconn.FaultMonitor{Etcd: r.client, Prefix: layout.Prefix(), Log: log,
 		IsUsable: func() bool { return r.view.Fresh().Synced }}
 	r.others = etcdlocks.New(o.others, layout, r.store,
-		func(l *locks.Leased, ending *metadata.Ending) { r.pages.Ended(l.Record(), ending) })
+		func(row *locks.Row, ending *metadata.Ending) { r.pages.Ended(row.Record, ending) })
 	r.view = lockview.New(layout, lockview.Source{List: r.store.ListKeys, Watch: r.store.Watch},
 		lockview.Options{
-			Leased: r.others.Locks, ProgressInterval: lockstore.ProgressInterval, Fault: r.faults.Fault,
+			Leased: r.others.Rows, ProgressInterval: lockstore.ProgressInterval, Fault: r.faults.Fault,
 			Explain: etcdconn.Explain, Log: log,
 			OnEnded: func(lock *metadata.Record, ending *metadata.Ending) { // the pages are set before the view runs
 				r.pages.Ended(lock, ending)

@@ -44,7 +44,7 @@ func (s *App) IntervalsSince(r *Request, since time.Time) (
 
 func currentIntervals(s *locks.Snapshot) (all []timeline.Interval) {
 	for _, row := range s.InOrder(locks.Order{By: locks.MostUrgent}) {
-		if len(all) < maxCurrent && row.Leased == nil {
+		if len(all) < maxCurrent {
 			all = append(all, timeline.FromRecord(row.Record))
 		}
 	}
@@ -52,18 +52,7 @@ func currentIntervals(s *locks.Snapshot) (all []timeline.Interval) {
 	for _, lock := range slices.Sorted(maps.Keys(s.Queues)) {
 		all = append(all, timeline.FromQueue(s.Queues[lock][:min(len(s.Queues[lock]), most-len(all))])...)
 	}
-	for _, row := range s.Leased[:min(len(s.Leased), maxCurrent)] {
-		all = append(all, leasedIntervals(row)...)
-	}
 	return all
-}
-
-// leasedIntervals returns the hold of a lock of another library, at least since it was first seen, and the waits.
-func leasedIntervals(row *locks.Row) []timeline.Interval {
-	hold := timeline.FromRecord(row.Record)
-	hold.BeginUnknown = hold.Begin.IsZero()
-	hold.Begin = row.Leased.HeldSince()
-	return append(timeline.FromQueue(row.Leased.Waiters), hold)
 }
 
 // LockIntervals is IntervalsSince for one lock and its shares. past are its endings.
@@ -83,7 +72,7 @@ func (s *App) LockIntervals(r *Request, l *Lock, past []metadata.Ending) (
 		now = append(now, timeline.FromRecord(row.Record))
 	}
 	for _, row := range r.Snapshot().LeasedNamed(l.Name) {
-		now = append(now, leasedIntervals(row)...)
+		now = append(now, timeline.FromRecord(row.Record))
 	}
 	seen := s.Intervals.Since(r.Now.Add(-timeline.MaxAge), func(i *timeline.Interval) bool {
 		return i.Name == l.Name || i.Lock == l.Name || i.Wait && i.Lock == queue

@@ -1,6 +1,7 @@
 package pages
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -111,8 +112,11 @@ func (p *Pages) endingView(e *metadata.Ending, at app.Viewpoint) endingView {
 		Why:     text.Clip(e.Reason, app.MaxLineShown),
 		Done:    protocol.DescribePastActions(e, at.Now),
 		Alerted: locks.HadAlerted(e), lock: e.Name, at: e.EndedAt.Time}
-	if !e.LockedAt.IsZero() && !e.EndedAt.IsZero() {
-		v.Held = text.Duration(e.EndedAt.Sub(e.LockedAt.Time))
+	if began := cmp.Or(e.LockedAt.Time, e.SeenAt); !began.IsZero() && !e.EndedAt.IsZero() {
+		v.Held = text.Duration(e.EndedAt.Sub(began))
+		if e.LockedAt.IsZero() {
+			v.Held = "at least " + v.Held
+		}
 	}
 	return v
 }

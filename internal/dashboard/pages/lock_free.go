@@ -17,12 +17,7 @@ type freePage struct {
 	Sentence app.RichText   // who holds it: nobody; and who waits
 	Last     app.RichText   // the hold before
 	Commands []string
-	Leased   []leasedView // other libraries' locks of this name
-}
-
-type leasedView struct {
-	Facts []locks.Fact
-	Queue QueueView
+	Leased   [][]locks.Fact // of other libraries' locks of this name
 }
 
 // stateUnknown is that of a lock that nobody held when etcd was last heard.
@@ -36,8 +31,7 @@ func (p *Pages) free(r *app.Request, lock *app.Lock) (app.Answer, error) {
 	}
 	v.AutoRefresh = true
 	for _, row := range r.Snapshot().LeasedNamed(lock.Name) {
-		v.Leased = append(v.Leased,
-			leasedView{row.Leased.Facts(at.AsOf), NewQueueView(row.Leased.Waiters, maxWaiters, at)})
+		v.Leased = append(v.Leased, row.LeasedFacts(at.AsOf))
 	}
 	if len(v.Leased) > 0 {
 		v.State = locks.LeasedState

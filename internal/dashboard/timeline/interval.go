@@ -44,7 +44,8 @@ func FromEnding(e *metadata.Ending) Interval {
 	share := e.Share()
 	return Interval{Lock: cmp.Or(share.LockName, e.Name), Name: e.Name, ID: e.UUID, Token: e.Token,
 		Owner: text.Clip(e.Owner, maxText), Host: text.Clip(e.Hostname, maxText), PID: e.PID,
-		Begin: e.LockedAt.Time, End: e.EndedAt.Time, Alert: e.AlertAt.Time, Ended: e.Cause}
+		Begin: cmp.Or(e.LockedAt.Time, e.SeenAt), BeginUnknown: e.LockedAt.IsZero(), End: e.EndedAt.Time,
+		Alert: e.AlertAt.Time, Ended: e.Cause}
 }
 
 func FromQueue(queue []metadata.Waiter) []Interval {
