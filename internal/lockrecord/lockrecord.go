@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"unicode/utf8"
 
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -73,6 +74,8 @@ func CheckExclude(globs []string) error {
 		switch {
 		case glob == "":
 			return errors.New("a glob is empty: give a glob of lock names, or leave it out")
+		case !utf8.ValidString(glob):
+			return fmt.Errorf("a glob is not valid UTF-8: %q", glob)
 		case len(glob) > MaxExclusionBytes:
 			return fmt.Errorf("a glob has %d bytes, more than %d", len(glob), MaxExclusionBytes)
 		}

@@ -75,16 +75,6 @@ func quote(word string) string {
 // billing/invoice/42; a question mark stands for one character.
 type Globs []string
 
-// NewGlobs checks the patterns.
-func NewGlobs(patterns ...string) (Globs, error) {
-	for _, pattern := range patterns {
-		if !utf8.ValidString(pattern) {
-			return nil, fmt.Errorf("pattern %s: not valid UTF-8", Visible(pattern))
-		}
-	}
-	return patterns, nil
-}
-
 // Match reports whether one of the patterns matches the name.
 func (g Globs) Match(name string) bool {
 	return slices.ContainsFunc(g, func(pattern string) bool { return matchGlob(pattern, name) })

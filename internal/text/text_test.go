@@ -124,16 +124,9 @@ func TestGlobsMatchWholeNames(t *testing.T) {
 		{"a*b*c", "aXbYc", true}, {"a*b*c", "acb", false}, {"*aab", "aaab", true}, {"?", "", false}, {"*?", "", false},
 		{"a?c**", "a漢c", true}, {"a?c", "a漢", false}, {"?", "\xff", true}, {"", "", true},
 	} {
-		names, err := text.NewGlobs("never", c.pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := names.Match(c.name); got != c.want {
+		if got := (text.Globs{"never", c.pattern}).Match(c.name); got != c.want {
 			t.Errorf("%q matches %q: %v, want %v", c.pattern, c.name, got, c.want)
 		}
-	}
-	if _, err := text.NewGlobs("a", "*\xff*"); err == nil || !utf8.ValidString(err.Error()) {
-		t.Errorf("a pattern that is not UTF-8 was answered with %v", err)
 	}
 }
 

@@ -60,11 +60,7 @@ func New(cfg Config) (*Sweeper, error) {
 	if err := cfg.check(); err != nil {
 		return nil, fmt.Errorf("sweeper: %w", err)
 	}
-	excluded, err := text.NewGlobs(cfg.Exclude...)
-	if err != nil {
-		return nil, fmt.Errorf("sweeper: %w", err)
-	}
-	s := &Sweeper{cfg: cfg, excluded: excluded.Match, attempts: map[string]removalAttempt{},
+	s := &Sweeper{cfg: cfg, excluded: text.Globs(cfg.Exclude).Match, attempts: map[string]removalAttempt{},
 		metrics: newMetrics(&cfg), died: make(chan struct{}, 1)}
 	s.observer = newObserver(&s.cfg)
 	return s, nil

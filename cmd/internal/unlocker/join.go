@@ -70,10 +70,7 @@ func join(o options, etcd *clientv3.Client, log zerolog.Logger) (*components, er
 		running.Policy = o.sweeper.Policy
 		return running
 	})
-	excluded, err := text.NewGlobs(o.sweeper.Exclude...)
-	if err != nil {
-		return nil, err
-	}
+	var err error
 	if r.config, err = r.sweeperConfig(o, log); err != nil {
 		return nil, err
 	}
@@ -81,7 +78,7 @@ func join(o options, etcd *clientv3.Client, log zerolog.Logger) (*components, er
 	shown.Snapshots = snapshots
 	shown.Clock = r.view.Clock
 	shown.Fresh = r.view.Fresh
-	shown.Excluded = excluded.Match
+	shown.Excluded = text.Globs(o.sweeper.Exclude).Match
 	shown.Disagreements = func() int {
 		return len(diagnosis.Disagreements(r.view.Unlockers()))
 	}

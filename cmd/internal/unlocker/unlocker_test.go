@@ -126,6 +126,7 @@ func TestPeerThatSawALaterRevisionIsHeeded(t *testing.T) {
 func TestBadSettingIsNamedByItsFlag(t *testing.T) {
 	for _, c := range []struct{ line, says string }{
 		{"--sweep.exclude=", "--sweep.exclude: a glob is empty"},
+		{"--sweep.exclude=a\xff", `--sweep.exclude: a glob is not valid UTF-8: "a\xff"`},
 		{"--metrics.label-attribute=a=b", "it must be the name of a label, such as team"},
 		{"--metrics.label-attribute=a,a", `has "a" twice`},
 		{"--metrics.label-attribute=a.b", `--metrics.label-attribute cannot be "a.b"`},
