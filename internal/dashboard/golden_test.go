@@ -4,7 +4,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -144,7 +143,7 @@ func TestPagesLookLikeTheirGoldens(t *testing.T) {
 			if g.like != "" {
 				page = apart(page, pages[g.like])
 			}
-			checkGolden(t, g.name+".html", page)
+			proctest.Golden(t, "testdata/golden/"+g.name+".html", *update, page)
 		}
 	})
 	if *update {
@@ -191,30 +190,4 @@ func apart(page, other string) string {
 	note("-", lines(other), lines(page))
 	note("+", lines(page), lines(other))
 	return differ.String()
-}
-
-func checkGolden(t *testing.T, name, now string) {
-	t.Helper()
-	file := filepath.Join("testdata", "golden", name)
-	if *update {
-		proctest.Must(t, os.WriteFile(file, []byte(now), 0o644))
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatalf("%v (go test ./internal/dashboard -run Look -update writes it)", err)
-	}
-	a := strings.Split(string(want), "\n")
-	b := strings.Split(now, "\n")
-	for i := range max(len(a), len(b)) {
-		line := func(lines []string) string {
-			if i < len(lines) {
-				return lines[i]
-			}
-			return "(nothing)"
-		}
-		if line(a) != line(b) {
-			t.Errorf("%s, line %d:\n  was %.300s\n  is  %.300s", name, i+1, line(a), line(b))
-			return
-		}
-	}
 }

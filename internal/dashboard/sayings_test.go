@@ -16,6 +16,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -38,7 +39,7 @@ func TestWordsLookLikeTheirGoldens(t *testing.T) {
 		}{{"locks", ofLocks}, {"ends", ofEnds}, {"lists", ofLists}, {"headlines", ofHeadlines}, {"others", ofOthers}} {
 			said.text.Reset()
 			file.say(said)
-			checkGolden(t, "sayings-"+file.name+".txt", said.text.String())
+			proctest.Golden(t, "testdata/golden/sayings-"+file.name+".txt", *update, said.text.String())
 		}
 	})
 }

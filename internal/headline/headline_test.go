@@ -3,7 +3,6 @@ package headline_test
 import (
 	"flag"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -147,7 +146,7 @@ func TestTheTable(t *testing.T) {
 		say(v, where+": "+v.Command())
 	}
 	slices.Sort(rows)
-	golden(t, "testdata/sentences.txt", strings.Join(rows, ""))
+	proctest.Golden(t, "testdata/sentences.txt", *update, strings.Join(rows, ""))
 }
 
 // without checks the sentences about the lock where nobody waits and where nobody looks.
@@ -170,18 +169,6 @@ func (k kind) without(t *testing.T, u runs, full string) {
 					len(x.waits), x.looked, got, want)
 			}
 		}
-	}
-}
-
-func golden(t *testing.T, file, text string) {
-	t.Helper()
-	if *update {
-		proctest.Must(t, os.WriteFile(file, []byte(text), 0o600))
-	}
-	want, err := os.ReadFile(file)
-	proctest.Must(t, err)
-	if diff := cmp.Diff(string(want), text); diff != "" {
-		t.Errorf("the sentences differ (go test -update writes them, then read them):\n%s", diff)
 	}
 }
 

@@ -15,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
@@ -149,12 +148,7 @@ func TestEveryAlertIsShown(t *testing.T) {
 			fmt.Fprintf(&all, "%s, %s:\n%s\n", name, status, strings.TrimRight(shown, "\n")+"\n")
 		}
 	}
-	if *updatePage {
-		proctest.Must(t, os.WriteFile(golden, []byte(all.String()), 0o644))
-	}
-	if diff := cmp.Diff(read(t, "test/alerts/"+golden), all.String()); diff != "" {
-		t.Error(diff)
-	}
+	proctest.Golden(t, golden, *updatePage, all.String())
 }
 
 func TestAlertmanagerExampleRoutesAlerts(t *testing.T) {

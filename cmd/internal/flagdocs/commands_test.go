@@ -21,16 +21,7 @@ import (
 )
 
 func TestDocumentedCommandsMatchMutexctl(t *testing.T) {
-	const file = "../../../docs/mutexctl.md"
-	now := commandPage(cli.Command(cli.Process{}))
-	if *update {
-		proctest.Must(t, os.WriteFile(file, []byte(now), 0o644))
-	}
-	written, err := os.ReadFile(file)
-	proctest.Must(t, err)
-	if string(written) != now {
-		t.Errorf("%s is out of date: make docs", file)
-	}
+	proctest.Golden(t, "../../../docs/mutexctl.md", *update, commandPage(cli.Command(cli.Process{})))
 }
 
 func commandPage(root *cobra.Command) string {

@@ -2,6 +2,7 @@ package proctest
 
 import (
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -9,31 +10,36 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-var table = regexp.MustCompile(`(?m)^\|.*\n(?:\|.*\n)*`)
-
 // DocumentedTables expects the first table below each of these headings of a page to be this one, or writes it there.
 func DocumentedTables(t testing.TB, file string, update bool, want map[string]string) {
 	t.Helper()
-	page, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text := string(page)
 	for heading, now := range want {
-		above, section, _ := strings.Cut(text, "\n## "+heading+"\n")
-		at := table.FindStringIndex(section)
-		if at == nil {
-			t.Fatalf("%s has no table below %q", file, heading)
-		}
-		if written := section[at[0]:at[1]]; written != now && !update {
-			t.Errorf("%s is out of date below %q: make docs (-page +programs)\n%s", file, heading,
-				cmp.Diff(strings.Split(written, "\n"), strings.Split(now, "\n")))
-		}
-		text = above + "\n## " + heading + "\n" + section[:at[0]] + now + section[at[1]:]
+		GoldenPart(t, file, update, `\n## `+regexp.QuoteMeta(heading)+`\n(?:\n|[^|\n].*\n)*((?:\|.*\n)+)`, now)
 	}
+}
+
+// GoldenPart expects the group of a pattern, where it first matches in a file, to be this text, or writes it there.
+func GoldenPart(t testing.TB, file string, update bool, pattern, now string) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	Must(t, err)
+	at := regexp.MustCompile(pattern).FindSubmatchIndex(text)
+	if at == nil {
+		t.Fatalf("%s has no %q", file, pattern)
+	}
+	Golden(t, file, update, string(text[:at[2]])+now+string(text[at[3]:]))
+}
+
+// Golden expects a file to have this text, or writes it.
+func Golden(t testing.TB, file string, update bool, now string) {
+	t.Helper()
 	if update {
-		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		Must(t, os.WriteFile(file, []byte(now), 0o644))
+	}
+	written, err := os.ReadFile(file)
+	Must(t, err)
+	if diff := cmp.Diff(strings.Split(string(written), "\n"), strings.Split(now, "\n")); diff != "" {
+		t.Errorf("%s (-) differs from the program (+); make docs, or the test with -update, writes it:\n%s",
+			filepath.Base(file), diff)
 	}
 }
