@@ -129,22 +129,22 @@ func Web(fs *pflag.FlagSet, defaults daemon.WebSettings) *daemon.WebSettings {
 }
 
 // Policy defines the flags that decide when locks are removed, and what happens to locks without readable deadlines.
+// Their defaults are in p.
 func Policy(fs *pflag.FlagSet, p *staleness.Policy) {
-	*p = staleness.DefaultPolicy()
 	fs.DurationVar(&p.ClockSkew, "sweep.clock-skew", p.ClockSkew,
 		"largest expected difference between the clocks of two machines")
 	fs.DurationVar(&p.MinWarning, "sweep.min-warning", p.MinWarning,
 		"how long a lock must alert, without a gap, before it is removed; at least 5s longer than any holder's retry "+
 			"delay")
 	fs.DurationVar(&p.DefaultAlertAfter, "sweep.default-alert-after", p.DefaultAlertAfter,
-		"when a lock without a readable alert time alerts, after it was first seen; 0 is never")
+		"when a lock without a readable alert time alerts, after it was first seen; 0s is never")
 	fs.DurationVar(&p.DefaultAutoUnlockAfter, "sweep.default-auto-unlock-after", p.DefaultAutoUnlockAfter,
-		"when a lock without a readable deadline is removed, after it was first seen; 0 is never")
+		"when a lock without a readable deadline is removed, after it was first seen; 0s is never")
 	fs.DurationVar(&p.AbandonedGrace, "sweep.abandoned-grace", p.AbandonedGrace,
 		"how long an unlocker must have known the proof of a holder's death before it removes the lock")
 	fs.DurationVar(&p.LockDelay, "sweep.lock-delay", p.LockDelay,
 		"how long to keep others out after a hold was ended by force or at its deadline, unless its record sets a "+
-			"delay; up to 1h, 0 is no delay")
+			"delay; up to 1h, 0s is no delay")
 	abandoned := "report"
 	fs.Var(&checkedValue{&abandoned, func(word string) (string, error) {
 		if word != "report" && word != "unlock" {

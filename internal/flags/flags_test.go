@@ -28,7 +28,8 @@ type program struct {
 }
 
 func newProgram() *program {
-	p := &program{root: &cobra.Command{Use: "unlocker", Long: "Removes stale locks.", Args: cobra.NoArgs}}
+	p := &program{root: &cobra.Command{Use: "unlocker", Long: "Removes stale locks.", Args: cobra.NoArgs},
+		policy: staleness.DefaultPolicy()}
 	run := func(c *cobra.Command, _ []string) error {
 		p.ran = append(p.ran, c.Name()+" "+p.mode)
 		return nil
@@ -229,7 +230,7 @@ func TestHelpListsEveryFlagInGroups(t *testing.T) {
 		"\nHTTP server:\n", "\nLog:\n", "\nLocks:\n", "\nSweep:\n",
 		"      --sweep.default-alert-after duration\n          when a lock without a readable alert time " +
 			"alerts, after it " +
-			"was first seen; 0 is never [default 1h]\n",
+			"was first seen; 0s is never [default 1h]\n",
 		"      --etcd.user name          name of the etcd user [also $ETCDCTL_USER]\n",
 		"\nEnvironment: $UNLOCKER_POLICY for --policy, and so on.\n",
 		"  sweep       Sweep once\n",

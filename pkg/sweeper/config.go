@@ -68,6 +68,9 @@ type Config struct {
 	Log        zerolog.Logger
 }
 
+// DefaultConfig returns what applies unless configured otherwise. Nothing is connected, and the mode is to be chosen.
+func DefaultConfig() Config { return Config{Policy: staleness.DefaultPolicy()} }
+
 func (c *Config) check() error {
 	if !slices.Contains([]Mode{AlertOnly, AutoUnlock, DryRun}, c.Mode) {
 		return fmt.Errorf("Mode is %q: want %s, %s or %s", c.Mode, AlertOnly, AutoUnlock, DryRun)

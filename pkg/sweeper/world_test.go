@@ -388,17 +388,22 @@ func (n *node) mustLog(t *testing.T, times int, message string, fields ...any) {
 	}
 }
 
-// config is auto-unlock with the default policy, the clock verified by a member of etcd.
+// config is auto-unlock with the defaults, the clock verified by a member of etcd.
 func (n *node) config() sweeper.Config {
-	return sweeper.Config{
-		ID: n.id, Hostname: "host", Version: "test", Mode: sweeper.AutoUnlock, Policy: staleness.DefaultPolicy(),
-		Locks: n.locks, Lock: n.lock, Clock: n.clock, Fresh: n.fresh, Now: n.wall, Log: zerolog.New(n),
-		Announce: n.store.announce, Remove: n.store.remove, Peers: func() []metadata.Presence { return nil },
-		Queues: func() map[string][]metadata.Waiter { return nil },
-		Offsets: func(context.Context) []time.Duration {
-			return []time.Duration{time.Until(n.wall())*-1 + time.Millisecond}
-		},
+	c := sweeper.DefaultConfig()
+	c.ID, c.Hostname = n.id, "host"
+	c.Version, c.Mode = "test", sweeper.AutoUnlock
+	c.Locks, c.Lock = n.locks, n.lock
+	c.Clock, c.Now = n.clock, n.wall
+	c.Fresh = n.fresh
+	c.Log = zerolog.New(n)
+	c.Announce, c.Remove = n.store.announce, n.store.remove
+	c.Peers = func() []metadata.Presence { return nil }
+	c.Queues = func() map[string][]metadata.Waiter { return nil }
+	c.Offsets = func(context.Context) []time.Duration {
+		return []time.Duration{time.Until(n.wall())*-1 + time.Millisecond}
 	}
+	return c
 }
 
 // join starts an unlocker on the store.

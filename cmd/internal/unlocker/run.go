@@ -121,7 +121,7 @@ type options struct {
 
 // Command returns the program as a command.
 func Command() *cobra.Command {
-	var o options
+	o := options{sweeper: sweeper.DefaultConfig()}
 	cmd := &cobra.Command{
 		Use: "unlocker", Short: "removes distributed locks whose holders are gone", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), o) },
@@ -151,7 +151,7 @@ func (o *options) defineAll(fs *pflag.FlagSet) {
 	o.locks = flags.Locks(fs)
 	flags.EtcdLocks(fs, &o.others)
 	fs.DurationVar(&o.metrics.LeasedAlertAfter, "etcd-locks.alert-after", 0,
-		"how long a lock of another library is held before UnlockerLeasedLockHeldLong alerts; 0 is never")
+		"how long a lock of another library is held before UnlockerLeasedLockHeldLong alerts; 0s is never")
 	o.etcd = flags.Etcd(fs)
 	o.log = flags.Log(fs)
 	o.web = flags.Web(fs, daemon.WebSettings{Address: ":10980"})
