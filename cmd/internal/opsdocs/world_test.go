@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/cmd/internal/mutexdash"
@@ -68,12 +69,11 @@ func scrapes(t *testing.T) map[string]families {
 	witness := proctest.FreeAddr(t)
 	kubeconfig, err := kubetest.WriteKubeconfig(t.TempDir(), "http://127.0.0.1:1") // of no API server
 	proctest.Must(t, err)
-	run(t, unlocker.Command(), append(secure, "--policy=auto-unlock", "--metrics.lock-series=all",
-		"--sweep.min-warning=250ms", "--sweep.clock-skew=0s", "--sweep.exclude=abandoned",
-		"--etcd-locks=theirs", "--etcd-locks.alert-after=1ns",
-		"--dashboard.url=https://locks.example.org",
-		"--kubernetes.pods", "--kubernetes.kubeconfig="+kubeconfig,
-		"--web.listen-address="+unlockerAddress)...)
+	program := unlocker.Command()
+	run(t, program, slices.Concat(secure, switchedOn(program.Flags()), []string{"--policy=auto-unlock",
+		"--metrics.lock-series=all", "--sweep.min-warning=250ms", "--sweep.clock-skew=0s", "--sweep.exclude=abandoned",
+		"--etcd-locks=theirs", "--dashboard.url=https://locks.example.org",
+		"--kubernetes.pods", "--kubernetes.kubeconfig=" + kubeconfig, "--web.listen-address=" + unlockerAddress})...)
 	run(t, mutexdash.Command(), append(secure, "--web.listen-address="+pages, "--web.ops-address="+ops)...)
 	run(t, unlocker.Command(), append([]string{"witness", "--web.listen-address=" + witness}, secure...)...)
 	l := protocol.DefaultLayout()
@@ -115,6 +115,18 @@ func scrapes(t *testing.T) map[string]families {
 			t.Fatalf("not exported: switch them on in scrapes(), or remove them from %s: %q", metricsPage, missing)
 		}
 	}
+}
+
+// switchedOn sets every number and duration that is off, which is 0, by default: what shows a metric must not be
+// forgotten here. Those of the sweep show none.
+func switchedOn(fs *pflag.FlagSet) (args []string) {
+	fs.VisitAll(func(f *pflag.Flag) {
+		least := map[string]string{"0": "1", "0s": "1ns"}[f.DefValue]
+		if least != "" && !strings.HasPrefix(f.Name, "sweep.") {
+			args = append(args, "--"+f.Name+"="+least)
+		}
+	})
+	return args
 }
 
 // webConfig serves pages and metrics with this certificate, in a directory with it.
