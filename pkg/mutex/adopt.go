@@ -103,7 +103,7 @@ func (c *Client) detach(ctx context.Context, h locktxn.Hold) error {
 func (s *settings) completeFrom(r *metadata.Record) error {
 	alert, unlock, known := durations(r)
 	if known {
-		s.alertAfter = cmp.Or(s.alertAfter, alert)
+		s.alertAfter = cmp.Or(s.alertAfter, min(alert, cmp.Or(s.autoUnlockAfter, alert)))
 		s.autoUnlockAfter = cmp.Or(s.autoUnlockAfter, unlock)
 	}
 	s.alertAfter = cmp.Or(s.alertAfter, s.autoUnlockAfter)
@@ -113,12 +113,12 @@ func (s *settings) completeFrom(r *metadata.Record) error {
 	if s.autoUnlockAfter == 0 { // extend reports it when needed
 		return nil
 	}
-	checked := *s
 	if s.maximumHold > 0 {
 		s.alertAfter = min(s.alertAfter, s.maximumHold)
-	} else { // another process may have a heartbeat
-		checked.alertAfter = min(s.alertAfter, s.autoUnlockAfter)
+		return s.check()
 	}
+	checked := *s
+	checked.alertAfter = min(s.alertAfter, s.autoUnlockAfter) // another process may have a heartbeat
 	return checked.check()
 }
 

@@ -229,6 +229,20 @@ func TestHeartbeatsOfParentAndChildDoNotPostponeTheAlert(t *testing.T) {
 	})
 }
 
+func TestAdoptedAlertIsNotAfterTheAutoUnlock(t *testing.T) {
+	bubbles(t, map[string][]mutex.Option{"a shorter time": nil,
+		"a short heartbeat": opts(mutex.Heartbeat(65 * time.Second))},
+		func(t *testing.T, f *fake, locks *mutex.Client, o []mutex.Option) {
+			parent := take(t, locks, "a", mutex.AlertAfter(90*time.Second), mutex.AutoUnlockAfter(2*time.Minute))
+			child := adopt(t, locks, parent.UUID(), append(o, mutex.AutoUnlockAfter(time.Minute))...)
+			time.Sleep(100 * time.Second)
+			alive(t, child)
+			if doc := read(t, f.etcd, "a"); doc.AlertAt.After(doc.AutoUnlockAt) {
+				t.Errorf("alert in %v, auto-unlock in %v", time.Until(doc.AlertAt), time.Until(doc.AutoUnlockAt))
+			}
+		})
+}
+
 func TestReservationOutlivesItsMaker(t *testing.T) {
 	queue(t, func(t *testing.T, q *fake) {
 		locks := newClient(t, q.client(), mutex.Options{Defaults: opts(mutex.Heartbeat(time.Minute))})
