@@ -121,8 +121,9 @@ func (l *Lock) endedBy(events []*clientv3.Event) bool {
 // Alive reports progress and extends the lock, like Extend of redsync and Refresh of redislock: [AlertAfter] and
 // [AutoUnlockAfter] count from now again. The progress, joined by spaces, is shown with the lock.
 //
-// nil means that etcd confirmed the hold. A [*LostError] means that the hold is over and the handle's context has
-// ended. After any other error the hold stands as before, with its previous deadline.
+// nil means that etcd confirmed the hold. A [*LostError] means that the handle's context has ended, because the hold
+// is over or, after [Lock.Deadline], may be: stop the work, and Unlock what is left. After any other error the hold
+// stands as before, with its previous deadline.
 func (l *Lock) Alive(ctx context.Context, progress ...string) error {
 	return l.alive(ctx, nil, progress)
 }
@@ -143,7 +144,7 @@ func (l *Lock) alive(ctx context.Context, other *span, progress []string) error 
 	if l.hasNoHold() {
 		return errNoHold
 	}
-	if err := l.err(); err != nil && l.reentry.of != nil {
+	if err := l.err(); err != nil && l.reentry.of != nil && !l.forGroup {
 		return err
 	}
 	return each(l.members(), func(hold *Lock) error { return hold.aliveAlone(ctx, other, progress) })

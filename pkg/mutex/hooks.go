@@ -7,8 +7,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// Hooks observe the locks of a client: for metrics, traces and tests. Packages mutexmetrics,
-// mutexotel and mutexlog have hooks.
+// Hooks observe the locks of a client: for metrics, traces and tests. Packages mutexmetrics, mutexotel and mutexlog
+// have some.
 //
 // A hook runs in the goroutine of the call it observes, with no mutex of this package held, so it may use the client.
 // FinishRequested, MoreTimeGiven, Lost, and ExtendEnded of a heartbeat run in goroutines of the client. Hooks of one

@@ -251,8 +251,6 @@ func (a *acquisition) lookAtQueue(ctx context.Context) (*Lock, error) {
 	a.queue.before = ""
 	if !a.holders.hasRoom(a.set.kind) {
 		a.keepTail(ctx, r, tail)
-		a.warnOverdue(ctx)
-		return nil, nil
 	}
 	return a.takeTurn(ctx)
 }
@@ -279,6 +277,7 @@ func (a *acquisition) takeTurn(ctx context.Context) (*Lock, error) {
 			return nil, nil
 		}
 	}
+	a.warnOverdue(ctx)
 	return nil, nil
 }
 

@@ -71,7 +71,7 @@ func TestIdleWaitsAskLittle(t *testing.T) {
 
 // An overdue lock stays if no unlocker is running. Errors, waits and the log say so, after one read each.
 func TestNoUnlockerRemovesAnOverdueLock(t *testing.T) {
-	queue(t, func(t *testing.T, q *fake) {
+	queues(t, map[string]string{"a lock": "a", "a reader of it": "a#7"}, func(t *testing.T, q *fake, record string) {
 		var log lines
 		var denied atomic.Bool
 		var reads atomic.Int64
@@ -84,8 +84,9 @@ func TestNoUnlockerRemovesAnOverdueLock(t *testing.T) {
 			}
 			return txn.send(ctx)
 		}), log.options())
-		q.put(layout(t).Field("a", lockrecord.FieldUUID), "x")
-		q.put(layout(t).Field("a", lockrecord.FieldAutoUnlockAt), metadata.FormatTime(time.Now().Add(time.Minute)))
+		q.put(layout(t).Field(record, lockrecord.FieldUUID), "x")
+		q.put(layout(t).Field(record, metadata.AttributeKind), metadata.KindShared)
+		q.put(layout(t).Field(record, lockrecord.FieldAutoUnlockAt), metadata.FormatTime(time.Now().Add(time.Minute)))
 		is := func(when string, want bool) {
 			t.Helper()
 			if held := refused(t, c, "a"); held.NoUnlocker != want {
@@ -113,7 +114,7 @@ func TestNoUnlockerRemovesAnOverdueLock(t *testing.T) {
 		q.do(clientv3.OpPut(layout(t).Unlocker("eu-1"), "{}", clientv3.WithLease(lease.ID)))
 		is("while an unlocker is running", false)
 		q.delete(layout(t).Unlockers())
-		q.delete(layout(t).Record("a"))
+		q.delete(layout(t).Record(record))
 	})
 }
 
