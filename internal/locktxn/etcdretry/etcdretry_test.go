@@ -1,6 +1,7 @@
 package etcdretry_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -103,6 +104,21 @@ func TestSendEndsAtItsDeadline(t *testing.T) {
 				!strings.HasSuffix(err.Error(), want) || errors.Is(err, context.Canceled) != (cause == shift) {
 				t.Errorf("a lease: %v, want %s", err, want)
 			}
+		}
+	})
+}
+
+func TestEndOfTheCallHidesNoFailure(t *testing.T) {
+	atDistance(t, func(t *testing.T, d *distant, retry *etcdretry.Client) {
+		ctx, cancel := context.WithCancel(t.Context())
+		d.refuse = func([]string) error {
+			if len(d.requests) > 1 {
+				cancel()
+			}
+			return cmp.Or(ctx.Err(), rpctypes.ErrTooManyRequests)
+		}
+		if _, err := retry.Send(ctx, create("/a")); !errors.Is(err, rpctypes.ErrTooManyRequests) {
+			t.Errorf("got %v", err)
 		}
 	})
 }

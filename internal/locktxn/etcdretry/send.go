@@ -83,7 +83,9 @@ type sendState struct {
 // noteFailure adds a failed attempt to s. It returns an error if no other attempt can help: a refusal is final, and an
 // etcd that is out of space takes no more writes, but may have committed this one.
 func (c *Client) noteFailure(ctx context.Context, s *sendState, sent time.Time, err error) error {
-	s.lastErr = err
+	if ctx.Err() == nil || s.lastErr == nil { // else the end of ctx cut it short, which says less
+		s.lastErr = err
+	}
 	switch {
 	case locktxn.IsPostponed(err):
 		s.refreshes++
@@ -137,8 +139,7 @@ type withoutDeadline struct{ context.Context }
 
 func (withoutDeadline) Deadline() (none time.Time, ok bool) { return none, false }
 
-// NoAnswerError returns the error for a request whose ctx ended before there was an answer; last is the error of the
-// last attempt.
+// NoAnswerError returns the error for a request whose ctx ended before there was an answer; last is that of an attempt.
 func (c *Client) NoAnswerError(ctx context.Context, last error) error {
 	ended := ContextError(ctx, c.opts.ClosedCause)
 	conn := c.etcd.ActiveConnection()
