@@ -164,7 +164,8 @@ func (e *LostError) Error() string {
 	case e.Token == 0 && e.Certain:
 		return e.notFound()
 	case e.maximumHold > 0:
-		return fmt.Sprintf("lock %q may be lost: its maximum hold of %v is over", e.Name, e.maximumHold)
+		return fmt.Sprintf("lock %q may be lost: its maximum hold of %s is over", e.Name,
+			text.DurationWords(e.maximumHold))
 	case !e.Certain:
 		return fmt.Sprintf("lock %q may be lost: its time ran out before etcd confirmed an extension", e.Name)
 	case e.Ending != nil:
