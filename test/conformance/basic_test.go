@@ -98,7 +98,7 @@ func noUnlocker(t *testing.T, s *scene, c *client) {
 	put := func(field, value string) { s.txn(clientv3.OpPut(s.layout.Field(name, field), value)) }
 	says := func(when string, expected bool) {
 		t.Helper()
-		for _, w := range []want{{try: true}, {wait: 0.3}} {
+		for _, w := range []want{{try: true}, {wait: 1}} {
 			a := d.do(w.request(name))
 			if got := strings.Contains(a.Message, "no unlocker is running"); a.Holder == nil || got != expected {
 				t.Errorf("%s it says %s", when, a.line)

@@ -253,7 +253,7 @@ func shareGivenUp(t *testing.T, s *scene, c *client) {
 	const name = "given up"
 	d := s.open(c)
 	l := d.acquire(name, want{try: true, more: permits(1, 1)})
-	l.keepsOut(d.do(want{wait: 0.5, more: permits(1, 1)}.request(name)))
+	l.keepsOut(d.do(want{wait: 2, more: permits(1, 1)}.request(name)))
 	wait := s.queues(d, name, want{more: permits(1, 1)}, 1)
 	wait.cancel()
 	s.ends(l)

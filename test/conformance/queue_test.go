@@ -110,7 +110,7 @@ func newcomerStaysBehind(t *testing.T, s *scene, c *client) {
 func givingUp(t *testing.T, s *scene, c *client) {
 	d := s.open(c)
 	l := d.acquire("queue/given-up", want{try: true, purpose: "held on"})
-	l.keepsOut(d.do(want{wait: 0.5}.request(l.name)))
+	l.keepsOut(d.do(want{wait: 2}.request(l.name)))
 	s.queued(l.name, 0)
 	s.loses(l, c, d, (*call).cancel)
 }

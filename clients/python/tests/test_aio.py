@@ -42,7 +42,7 @@ class OnEtcd(unittest.IsolatedAsyncioTestCase):
             with self.assertRaisesRegex(HeldError, 'is held by billing .* for "nightly"'):
                 await self.client.lock(self.name, wait=0).acquire()
             with self.assertRaises(WaitTimeoutError):
-                await self.client.lock(self.name, wait=0.2).acquire()
+                await self.client.lock(self.name, wait=1).acquire()
         self.assertFalse(self.etcd.fields(self.name))
         self.assertIsNone(lock.lost)
 

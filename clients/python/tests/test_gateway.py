@@ -11,10 +11,11 @@ from typing import Any, Callable, Iterator
 from unittest import mock
 
 import clustermutex
-from clustermutex.gateway import Gateway
+from clustermutex.gateway import Gateway, Heard
 from clustermutex.lookout import MOST, Lookout
 from clustermutex.loops import AsyncIO, within
 from clustermutex.threads import BlockingIO
+from clustermutex.transactions import Answer, Verdict, trouble
 from clustermutex.transport import KEEP, MOST_IDLE, Pool, Response, clock, parse_endpoint, run
 from tests.etcd import LIMIT, eventually
 
@@ -214,6 +215,7 @@ class Sending(unittest.TestCase):
             self.assertFalse(caught.exception.doubt)
             self.assertEqual(len(server.requests), 1)
 
+    @mock.patch("clustermutex.gateway.LEAST_SEND", 20)
     def test_a_foreign_response_is_not_an_answer(self) -> None:
         for status, body in ((404, "404 page not found"), (401, "<html>"), (200, "<html>"), (200, {"status": "ok"}),
                              (403, {"code": "forbidden", "message": "no"})):
@@ -224,6 +226,15 @@ class Sending(unittest.TestCase):
                 sentence = f"^etcd did not answer: {bad.endpoint.url}: HTTP {status}, which is not an answer from etcd"
                 self.assertRaisesRegex(clustermutex.UnavailableError, sentence, gone)
 
+    def test_silence_in_a_hurry_hides_no_failure(self) -> None:
+        gateway, heard = self.gateway(Server(lambda r: OK)), Heard()
+        gateway.io = mock.Mock(connect=mock.AsyncMock(side_effect=TimeoutError))
+        endpoint = gateway._endpoint()
+        for answer in (Answer(503, {"code": 14, "message": "no leader"}), run(gateway._post("/", b"{}", 1))):
+            heard.note(endpoint, answer, trouble("try", answer) or Verdict("again"))
+        self.assertRegex(str(heard.error([endpoint])), "no leader$")
+
+    @mock.patch("clustermutex.gateway.LEAST_SEND", 20)
     def test_no_answer_in_time(self) -> None:
         with self.assertRaisesRegex(clustermutex.UnavailableError, "etcd did not answer: .*cut off") as caught:
             self.send(self.gateway(Server(lambda r: None)), within=0.3)

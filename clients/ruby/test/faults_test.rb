@@ -32,7 +32,7 @@ class FaultsTest < LockTest
       puts = JSON.parse(body)["success"] || []
       :answer if puts.any? { |one| one.dig("request_put", "key")&.unpack1("m") == join }
     end
-    error = assert_raises(WaitTimeoutError) { client(proxy.endpoint).lock("a", wait: 0.5) }
+    error = assert_raises(WaitTimeoutError) { client(proxy.endpoint).lock("a", wait: 2) }
     assert_equal [holder.uuid, 0], [error.holder.uuid, error.waiting]
     eventually("empty queue") { keys.none? { |key, _| key.include?("/.queue/") } }
     holder.release
@@ -124,6 +124,13 @@ class FaultsTest < LockTest
       assert_operator Clock.now - began, :<, 6, "#{endpoints} #{wait}" # half a second more than 2, on a calm machine
       Array(endpoints).each { |endpoint| assert_includes error.message, "#{endpoint}: " }
     end
+  end
+
+  def test_silence_in_a_hurry_hides_no_failure
+    call = ClusterMutex.const_get(:Call).new(["a"], 0)
+    call.failed({ "at" => 0, "status" => 503 }, { message: "no leader" })
+    call.failed(ClusterMutex.const_get(:Gateway).new(silent).post("/", "{}", 0.05), {})
+    assert_match(/no leader\z/, assert_raises(UnavailableError) { call.give_up_when_over }.message)
   end
 
   ANSWERS = [ # of servers that are not etcd

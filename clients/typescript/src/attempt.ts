@@ -81,9 +81,9 @@ class Call {
   #endedAt = Infinity;
   #isSilent = false; // etcd no longer answers
 
-  constructor({ wait }: Settings, timeout: number) {
+  constructor({ wait, giveUpAt }: Settings, timeout: number) {
     const now = performance.now();
-    this.giveUpAt = now + wait;
+    this.giveUpAt = giveUpAt ?? now + wait;
     this.lastSend = wait === 0 ? now + timeout * 1000 : this.giveUpAt;
   }
 

@@ -22,8 +22,9 @@ interface Cause { text: string; isUntrusted: boolean }
 export class Causes {
   readonly #all = new Map<string, Cause>();
 
-  /** Records the latest cause; an empty one after an answer. */
-  add(endpoint: string, text: string, isUntrusted = false) {
+  /** Records the latest cause; an empty one after an answer. Silence in a hurry says less than an earlier cause. */
+  add(endpoint: string, text: string, isUntrusted = false, isHurried = false) {
+    if (isHurried && text.includes("no answer in") && this.#all.has(endpoint)) return;
     if (text) this.#all.set(endpoint, { text: visible(text, 200), isUntrusted });
     else this.#all.delete(endpoint);
   }

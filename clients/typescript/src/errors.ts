@@ -1,7 +1,7 @@
 /** The errors of locks. Every message is one line that names the lock and is safe to print. */
 
 import { describeDelay, type Delay, type Ending } from "./documents.js";
-import { describe, plain, visible, type Holder } from "./record.js";
+import { describe, inWords, plain, visible, type Holder } from "./record.js";
 
 /** The base class of all errors of locks. */
 export class MutexError extends Error {}
@@ -43,7 +43,7 @@ export class WaitTimeoutError extends HeldError {
     lock: string, holders: readonly Holder[], waiting: number, delay: Delay | undefined, stays: boolean,
     seconds: number,
   ) {
-    super(lock, holders, waiting, delay, stays, `gave up after ${seconds} s: `);
+    super(lock, holders, waiting, delay, stays, `gave up after ${inWords(seconds)}: `);
   }
 }
 
@@ -66,7 +66,7 @@ export class LostError extends MutexError {
 
   constructor(lock: string, reason: Reason, { by, why }: Partial<Ending> = {}) {
     const sentence = Object.hasOwn(sentences, reason) ? sentences[reason as keyof typeof sentences] : plain(reason);
-    const note = [by && ` (${plain(by)})`, why && `: ${plain(why)}`].filter(Boolean).join("");
+    const note = [by && ` (${plain(by)})`, why && `: ${by ? plain(why) : visible(why)}`].filter(Boolean).join("");
     super(`lock ${plain(lock)} was lost: ${sentence}${note}`);
     [this.lock, this.reason] = [lock, reason];
     [this.by, this.why] = [by, why].map((text) => text && visible(text));

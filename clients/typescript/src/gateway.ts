@@ -106,7 +106,7 @@ export class Gateway {
         answer = await this.#transport.exchange(exchange);
       } catch (error) {
         if (error instanceof RefusedError) return fail(error);
-        causes.add(endpoint, reasonOf(error), error instanceof UntrustedError);
+        causes.add(endpoint, reasonOf(error), error instanceof UntrustedError, send < this.timeout);
         doubt ||= !(error instanceof UnsentError);
       }
       const verdict = meaning(answer, doubt);

@@ -9,7 +9,7 @@ import { readExtension, readRequest, type Ending } from "./documents.js";
 import { LostError, RefusedError, UnavailableError, type Reason } from "./errors.js";
 import type { Gateway } from "./gateway.js";
 import { shareName } from "./kinds.js";
-import { alive, dateOf, formatTime, plain, visible, type Field } from "./record.js";
+import { alive, dateOf, formatTime, inWords, plain, visible, type Field } from "./record.js";
 import { durations, type Durations, type LockOptions, type Request, type Settings } from "./settings.js";
 import { base64, Keys, text, type Input } from "./transactions.js";
 import type { WatchEvent } from "./watch.js";
@@ -183,7 +183,7 @@ export class Lock {
   get #whyLate() {
     const { heartbeat } = this.#settings;
     const over = heartbeat && monotonic() >= this.#lastBeat - 2 * resolution;
-    return over ? `its maximum hold of ${heartbeat / 1000} s is over` : "etcd confirmed no extension";
+    return over ? `its maximum hold of ${inWords(heartbeat / 1000)} is over` : "etcd confirmed no extension";
   }
 
   /** When the heartbeat ends. */

@@ -215,6 +215,8 @@ export function relative(at: Date, now: number): string {
 /** Makes untrusted text safe in a sentence: quoted, short, with invisible characters escaped. */
 export const plain = (text: string) => visible(JSON.stringify(shorten(text, 120)));
 
+export const inWords = (seconds: number) => `${Number(seconds.toPrecision(15))} s`;
+
 /** Makes untrusted text safe: one line, at most `most` characters, with invisible ones escaped. */
 export function visible(text: string, most = 1024): string {
   const hidden = /[\p{C}\p{Zl}\p{Zp}]/gu;

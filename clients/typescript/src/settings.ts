@@ -3,7 +3,7 @@
 import type { LostError } from "./errors.js";
 import { RefusedError } from "./errors.js";
 import type { KindOptions, Need } from "./kinds.js";
-import type { Attributes } from "./record.js";
+import { inWords, type Attributes } from "./record.js";
 
 declare global {
   /** The members used here, for programs with types of neither Node nor the DOM. */
@@ -56,6 +56,8 @@ export interface Durations { alertAfter: number; autoUnlockAfter: number; margin
 export interface Settings extends Omit<LockOptions, keyof Durations | "wait" | "heartbeat">, Durations {
   /** Milliseconds. */
   wait: number;
+  /** When the wait ends, by performance.now(), if it began before this lock's turn. */
+  giveUpAt?: number;
   /** The longest hold of the heartbeat, in milliseconds; 0 without one. */
   heartbeat: number;
   need: Need;
@@ -84,13 +86,14 @@ export function durations(options: Pick<LockOptions, keyof Durations>, heartbeat
   alert ??= unlock === undefined ? 300 : unlock / 3;
   unlock ??= 3 * alert;
   const margin = duration("margin", options.margin) ?? Math.min(unlock / 10, 30);
-  if (unlock < 0.1) throw new RefusedError(`autoUnlockAfter is ${unlock} s; it must be at least 0.1 s`);
+  if (unlock < 0.1) throw new RefusedError(`autoUnlockAfter is ${inWords(unlock)}; it must be at least 0.1 s`);
   if (margin >= unlock) {
-    throw new RefusedError(`the margin of ${margin} s leaves nothing of autoUnlockAfter (${unlock} s)`);
+    throw new RefusedError(`the margin of ${inWords(margin)} leaves nothing of autoUnlockAfter (${inWords(unlock)})`);
   }
   const longest = heartbeat || unlock;
   if (Math.max(alert, unlock) > longest) {
-    throw new RefusedError(`alertAfter (${alert} s) and autoUnlockAfter (${unlock} s) must be at most ${longest} s`);
+    const [a, u, most] = [alert, unlock, longest].map(inWords);
+    throw new RefusedError(`alertAfter (${a}) and autoUnlockAfter (${u}) must be at most ${most}`);
   }
   return { alertAfter: alert * 1000, autoUnlockAfter: unlock * 1000, margin: margin * 1000 };
 }

@@ -103,7 +103,7 @@ async function inOrder(
   try {
     for (const one of wanted) {
       for (const lock of taken) lock.waitsFor(one.k.lock);
-      const settings = { ...one.settings, signal, wait: Math.max(end - performance.now(), 1) };
+      const settings = { ...one.settings, signal, giveUpAt: end };
       const lock = Lock.of(gateway, one, await acquire(gateway, { ...one, settings }));
       taken.push(lock);
       lock.signal.addEventListener("abort", () => stop.abort(lock.signal.reason));

@@ -8,6 +8,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 
+import { Causes } from "../src/endpoint.js";
 import { Gateway } from "../src/gateway.js";
 import { Client, RefusedError, UnavailableError } from "../src/index.js";
 import { encode, Etcd, eventually, Proxy } from "./etcd.js";
@@ -90,6 +91,13 @@ test("without etcd a call fails soon, with a clear message", async () => {
     return error instanceof UnavailableError;
   });
   assert.ok(Date.now() - began < 30_000);
+});
+
+test("silence in a hurry hides no failure", () => {
+  const causes = new Causes();
+  causes.add("a", "HTTP 503: no leader");
+  causes.add("a", "no answer in 0.1 s", false, true);
+  assert.match(causes.error(["a"]).message, /no leader$/);
 });
 
 /** What stands where etcd should. */

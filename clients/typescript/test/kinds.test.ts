@@ -48,7 +48,7 @@ test("several locks are taken all or none", async () => {
   await both.alive("half");
   await both.release();
   const one = await locks.lock("b");
-  await assert.rejects(locks.lockAll(["a", "b"], { wait: 2 }), WaitTimeoutError);
+  await assert.rejects(locks.lockAll(["a", "b"], { wait: 2 }), /^WaitTimeoutError: gave up after 2 s: lock "b"/);
   assert.deepEqual(await etcd.read("/mutexes/a/"), {}, "the free one was given back");
   const waiting = locks.lockAll(["a", "b"]);
   const alive = async () => (await etcd.read("/mutexes/a/"))["/mutexes/a/alive"];

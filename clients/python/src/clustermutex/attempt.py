@@ -17,7 +17,7 @@ from .errors import CancelledError, HeldError, MutexError, RefusedError, Unavail
 from .gateway import Heard
 from .kinds import SEMAPHORE, SHARED, Claim, Holders
 from .record import Key
-from .settings import Settings
+from .settings import Settings, in_words
 from .session import PATIENCE, Session
 from .shares import Shares
 from .transactions import Body, Transactions, Verdict, keys
@@ -237,7 +237,7 @@ class Attempt:
         if waiting:
             line += f"; {waiting} waiting"
         if kind is WaitTimeoutError and self.settings.wait is not None:
-            line = f"waited {self.settings.wait:g} s: {line}"
+            line = f"waited {in_words(self.settings.wait)}: {line}"
         error: HeldError = kind(name, holder, waiting, line, delayed, holders.all)
         return error
 

@@ -34,7 +34,9 @@ class Heard:
         self._causes: dict[Endpoint, tuple[str, bool]] = {}
 
     def note(self, endpoint: Endpoint, answer: Answer, verdict: Verdict) -> None:
-        """Keep the latest failure of an endpoint."""
+        """Keep the latest failure of an endpoint. Silence in a hurry says less than an earlier one."""
+        if answer.hurried and endpoint in self._causes:
+            return
         known = answer.error or verdict.detail.startswith("HTTP ")
         status = "" if known else f"HTTP {abs(answer.status)}: "
         self._causes[endpoint] = (visible(status + verdict.detail, MAX_CAUSE), answer.untrusted)
@@ -184,7 +186,7 @@ class Gateway:
         except ssl.SSLCertVerificationError as error:
             return Answer(-1, error=error.verify_message, untrusted=True)
         except TIMEOUTS:
-            return Answer(status, error=f"no answer in {timeout:.1f} s")
+            return Answer(status, error=f"no answer in {timeout:.1f} s", hurried=timeout < self.timeout)
         except (OSError, ValueError) as error:
             return Answer(status, error=reason(error))
         try:

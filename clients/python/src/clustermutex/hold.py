@@ -24,7 +24,7 @@ from .lookout import Lookout
 from .loops import AsyncFlag, within
 from .record import Key
 from .session import PATIENCE, log
-from .settings import durations
+from .settings import durations, in_words
 from .transactions import Body, Verdict, Watched, b64, keys
 from .transport import Flag, clock
 
@@ -106,9 +106,9 @@ class Hold:
         """Why the hold was lost, or None."""
         self.check_process()
         if self._error is None and not self._released and clock() >= self._deadline:
-            longest = self.settings.heartbeat
-            over = longest is not None and clock() >= self._since[0] + longest - self._margin - 0.01  # it is rounded
-            why = f"its maximum hold of {longest:g} s is over" if over else None
+            longest = self.settings.heartbeat or math.inf
+            over = clock() >= self._since[0] + longest - self._margin - 0.01  # it is rounded
+            why = f"its maximum hold of {in_words(longest)} is over" if over else None
             self.lose(LostError(self.settings.name, "deadline", why=why))
         return self._error
 

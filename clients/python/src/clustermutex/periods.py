@@ -49,7 +49,7 @@ class Ticks(NamedTuple):
 def periods(every: float, offset: float) -> Ticks:
     """Return the ticks at which periods begin. Raises RefusedError if the arguments are out of range."""
     begins(0, every, offset)
-    return Ticks("period", lambda now: begins(now, every, offset), f", every {every:g} s")
+    return Ticks("period", lambda now: begins(now, every, offset), f", every {in_words(every)}")
 
 
 def scheduled(tick: datetime | float) -> Ticks:

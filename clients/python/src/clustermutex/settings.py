@@ -61,7 +61,8 @@ def settle(name: str, kind: tuple[int | None, int, bool, bool], wait: float | No
             heartbeat = HEARTBEAT if heartbeat else None
         alert, unlock = durations(alert_after, auto_unlock_after, heartbeat)
         if margin is not None and seconds_of("margin", margin) >= unlock:
-            raise ValueError(f"the margin of {margin:g} s leaves nothing of the time until auto-unlock of {unlock:g} s")
+            raise ValueError(f"the margin of {in_words(margin)} leaves nothing of the time until auto-unlock of "
+                             f"{in_words(unlock)}")
     except ValueError as error:
         raise RefusedError(str(error)) from None
     return Settings(name, wait, alert, unlock, margin, heartbeat, purpose, attributes, wanted)
@@ -85,16 +86,16 @@ def durations(alert: float | None, unlock: float | None, heartbeat: float | None
         alert = seconds_of("time until auto-unlock", unlock) / 3
     alert, unlock = seconds_of("time until alert", alert), seconds_of("time until auto-unlock", unlock)
     if unlock < MIN_UNLOCK_AFTER:
-        raise ValueError(f"the time until auto-unlock is {unlock:g} s; it must be at least {MIN_UNLOCK_AFTER:g} s")
+        raise ValueError(f"the time until auto-unlock is {in_words(unlock)}; it must be at least {MIN_UNLOCK_AFTER} s")
     if heartbeat is None and alert > unlock:
-        raise ValueError(f"the time until alert of {alert:g} s is longer than the time until auto-unlock of "
-                         f"{unlock:g} s")
+        raise ValueError(f"the time until alert of {in_words(alert)} is longer than the time until auto-unlock of "
+                         f"{in_words(unlock)}")
     if heartbeat is not None and unlock > longest:
-        raise ValueError(f"the heartbeat's longest hold of {longest:g} s is shorter than the time until auto-unlock of "
-                         f"{unlock:g} s")
+        raise ValueError(f"the heartbeat's longest hold of {in_words(longest)} is shorter than the time until "
+                         f"auto-unlock of {in_words(unlock)}")
     if heartbeat is not None and alert > longest:
-        raise ValueError(f"the time until alert of {alert:g} s is longer than the heartbeat's longest hold of "
-                         f"{longest:g} s")
+        raise ValueError(f"the time until alert of {in_words(alert)} is longer than the heartbeat's longest hold of "
+                         f"{in_words(longest)}")
     return alert, unlock
 
 
@@ -120,4 +121,4 @@ def in_words(seconds: float) -> str:
     """Format seconds, which may be an int that is too large for a float."""
     if abs(seconds) > 1e300:
         return "more than 1e+300 s" if seconds > 0 else "less than -1e+300 s"
-    return f"{seconds:g} s"
+    return f"{seconds:.15g} s"

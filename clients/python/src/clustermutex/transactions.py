@@ -24,6 +24,7 @@ class Answer(NamedTuple):
     error: str = ""  # why no answer came
     unanswered: bool = False  # an earlier send of the same request may have been applied
     untrusted: bool = False  # the error is about the server's certificate
+    hurried: bool = False  # it had less than the usual time
 
 
 class Ticket(NamedTuple):

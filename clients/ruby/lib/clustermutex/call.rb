@@ -14,10 +14,10 @@ module ClusterMutex
     def self.over?(till) = Clock.now >= till - SHORTEST
 
     # An exception as members of a failed answer.
-    def self.cause(error, seconds)
+    def self.cause(error, seconds, timeout)
       case error
       when Net::OpenTimeout, Net::ReadTimeout, Net::WriteTimeout
-        { "error" => "no answer in #{seconds.round(1)} s" }
+        { "error" => "no answer in #{seconds.round(1)} s", "hurried" => seconds < timeout }
       when OpenSSL::SSL::SSLError
         return { "error" => "etcd refuses the client certificate: it has expired" } if EXPIRED.match?(error.message)
 
@@ -34,8 +34,10 @@ module ClusterMutex
       @causes = {}
     end
 
-    # Records a failed answer.
+    # Records a failed answer. Silence in a hurry says less than an earlier failure.
     def failed(answer, found)
+      return if answer["hurried"] && @causes.key?(answer["at"])
+
       @causes[answer["at"]] = answer.merge("error" => Text.plain(answer["error"] || words(answer, found), 200))
     end
 

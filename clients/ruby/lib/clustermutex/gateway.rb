@@ -102,7 +102,7 @@ module ClusterMutex
         answer(response, at)
       rescue *BROKEN => e
         fail_over(at)
-        { "none" => true, "unsent" => http.nil?, "at" => at }.merge(Call.cause(e, seconds))
+        { "none" => true, "unsent" => http.nil?, "at" => at }.merge(Call.cause(e, seconds, @timeout))
       ensure
         close(http) if http
       end

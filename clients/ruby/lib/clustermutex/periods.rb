@@ -73,7 +73,7 @@ module ClusterMutex
       due(tick, now)
       @members = @members.merge((@tick ? "tick" : "period") => tick.utc.iso8601(3))
       @input[:taken] = "#{Clock.format(tick)} taken #{now.utc.iso8601(3)} by #{Text.plain(@session.owner)} " \
-                       "on #{@members["hostname"]}#{", every #{@every} s" unless @tick}"
+                       "on #{@members["hostname"]}#{", every #{Settings.in_words(@every)}" unless @tick}"
       found = claim(:acquire_once) or return
       raise held(HeldError) if found[:verdict] == :refused
       raise UnavailableError, "the tick of #{@name.inspect} keeps changing" if Call.over?(limit)

@@ -18,6 +18,8 @@ module ClusterMutex
       raise RefusedError, "#{what} is #{value.inspect}: want a number of seconds, from #{least} to ten years"
     end
 
+    def self.in_words(seconds) = "#{format("%.15g", seconds)} s"
+
     # The options of +lock+, checked for the lock with this name.
     def self.of(name, semaphore: nil, weight: 1, shared: false, exclusive: false, attributes: {}, **options)
       need = Need.new(semaphore:, weight:, shared:, exclusive:).check(name, attributes)
@@ -57,7 +59,7 @@ module ClusterMutex
     # Why the time of a hold ran out after so many seconds. Times in the record are rounded.
     def why_late(held)
       over = @heartbeat && held >= @heartbeat - @margin - 0.01
-      over ? "its maximum hold of #{@heartbeat} s is over" : "etcd confirmed no extension"
+      over ? "its maximum hold of #{Settings.in_words(@heartbeat)} is over" : "etcd confirmed no extension"
     end
 
     private
@@ -73,15 +75,16 @@ module ClusterMutex
     end
 
     def check
-      unlock = @auto_unlock_after
-      raise RefusedError, "the margin, #{@margin} s, leaves nothing of #{unlock} s" if @margin >= unlock
+      margin, heartbeat, alert, unlock =
+        [@margin, @heartbeat, @alert_after, @auto_unlock_after].map { |one| one && Settings.in_words(one) }
+      raise RefusedError, "the margin, #{margin}, leaves nothing of #{unlock}" if @margin >= @auto_unlock_after
 
-      if @heartbeat && @heartbeat < unlock
-        raise RefusedError, "the heartbeat ends after #{@heartbeat} s, before the auto-unlock, #{unlock} s"
+      if @heartbeat && @heartbeat < @auto_unlock_after
+        raise RefusedError, "the heartbeat ends after #{heartbeat}, before the auto-unlock, #{unlock}"
       end
-      return if @heartbeat || @alert_after <= unlock
+      return if @heartbeat || @alert_after <= @auto_unlock_after
 
-      raise RefusedError, "the alert, after #{@alert_after} s, would come after the auto-unlock, #{unlock} s"
+      raise RefusedError, "the alert, after #{alert}, would come after the auto-unlock, #{unlock}"
     end
   end
 end
