@@ -173,10 +173,10 @@ func TestOnlyWatchedBeginningsAreKnown(t *testing.T) {
 	running(t, func(f *fake, w *etcdlocks.View) {
 		start := time.Now()
 		time.Sleep(time.Minute)
-		f.put("app/new/b", 11, 6)
+		f.put("app/new/d", 13, 6)
 		f.put("app/new/c", 12, 7)
 		time.Sleep(time.Minute)
-		f.remove("app/new/b")
+		f.remove("app/new/d")
 		all := w.Rows()
 		if len(all) != 2 {
 			t.Fatalf("%d locks, want 2", len(all))

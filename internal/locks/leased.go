@@ -68,12 +68,9 @@ func (r *Row) LeasedFacts(now time.Time) []Fact {
 		{"since", "", since}, {"lease", "", fmt.Sprintf("%x, %s", l.Lease.ID, lease)},
 		{"to end it", fmt.Sprintf("etcdctl lease revoke %x", l.Lease.ID),
 			"which deletes " + ends + "; the holder is not stopped"}}
-	for i, w := range l.Waiters {
-		if i == maxWaiters {
-			return append(facts, Fact{"waiting", "", "and " + text.Thousands(len(l.Waiters)-i) + " more"})
-		}
-		facts = append(facts, Fact{"waiting", "",
-			fmt.Sprintf("%d. %s, lease %s", i+1, cmp.Or(w.Owner, "no text"), w.ID)})
+	for i, w := range l.Waiters[:min(len(l.Waiters), maxWaiters)] {
+		facts = append(facts, Fact{fmt.Sprintf("waiting, %d of %d", i+1, len(l.Waiters)), "",
+			cmp.Or(w.Owner, "no text") + ", lease " + w.ID})
 	}
 	return facts
 }

@@ -124,7 +124,7 @@ func (s *snapshot) applyForeign(key protocol.Key, e *protocol.Event, now time.Du
 		s.misplaced.apply(e.KV, e.Deleted, now)
 	}
 	held := s.locks.get(key.Lock) != nil
-	s.foreign.noteOther(e.KV, e.Deleted)
+	s.foreign.noteOther(e.KV)
 	switch {
 	case key.Lock == "" && s.unlisted(e.Key):
 	case e.Deleted:

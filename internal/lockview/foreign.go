@@ -52,12 +52,10 @@ func (f *foreignKeys) add(key, lock string, n int, held bool) {
 	}
 }
 
-// noteOther notes a foreign key that was written or deleted, if it is of another lock library.
-func (f *foreignKeys) noteOther(kv protocol.KV, deleted bool) {
-	switch {
-	case deleted:
-		delete(f.others, kv.Key)
-	case kv.IsContender() && len(f.others) < maxForeignLocks:
+// noteOther notes a foreign key that was written, or deleted if it has no lease, if it is of another lock library.
+func (f *foreignKeys) noteOther(kv protocol.KV) {
+	delete(f.others, kv.Key)
+	if kv.IsContender() && len(f.others) < maxForeignLocks {
 		f.others[kv.Key] = true
 	}
 }

@@ -47,7 +47,7 @@ func (b *builder) add(kv protocol.KV) {
 		b.switchTo(key.Lock)
 		b.keys.set(fieldOf(key.ID, kv), false)
 	case protocol.KindForeign:
-		b.snap.foreign.noteOther(kv, false)
+		b.snap.foreign.noteOther(kv)
 		if key.Lock == "" {
 			b.snap.foreign.add(kv.Key, "", 1, false)
 			b.snap.misplaced.apply(kv, false, b.view.Clock())
