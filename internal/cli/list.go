@@ -108,7 +108,8 @@ func (o *listOptions) listLocks(ctx context.Context, all *snapshot, now time.Tim
 	if o.due {
 		by.Policy = o.policy(&by)
 	}
-	found, err := all.model(by, now).Result(ctx, o.query, locks.ParseOrder(o.sort), now)
+	model := all.model(by, now)
+	found, err := model.Result(ctx, o.query, locks.ParseOrder(o.sort), now)
 	if err != nil {
 		return err
 	}
@@ -126,7 +127,7 @@ func (o *listOptions) listLocks(ctx context.Context, all *snapshot, now time.Tim
 	case o.format.String() == term.JSONFormat, o.format.String() == term.NameFormat:
 		return nil
 	}
-	return o.app.writeNotes(all.summary(&found.Counts, len(shown)), o.unknownKey(len(rows)))
+	return o.app.writeNotes(all.summary(model, &found.Counts, len(shown)), o.unknownKey(len(rows)))
 }
 
 // leavesOut reports whether the lock is not what the flags ask for, by the policy of the unlockers.
@@ -183,24 +184,22 @@ func deadlineTexts(l *locks.Row, c *headline.Input) (alert, unlock string) {
 
 // summary returns the line below the table: how many of the selected locks are in which state, and what is not shown.
 // It says so if no lock was selected.
-func (all *snapshot) summary(found *locks.Counts, shown int) string {
-	ours := len(all.view.RecordsWithMisplaced())
-	total := ours + len(all.others.Rows())
+func (all *snapshot) summary(model *locks.Snapshot, found *locks.Counts, shown int) string {
 	line := countStates(found)
-	if found.Total == 0 && total > 0 {
+	if found.Total == 0 && model.All.Total > 0 {
 		line = "no lock matches"
 	}
 	parts := []string{line}
-	if hidden := total - shown; hidden > 0 {
+	if hidden := model.All.Total - shown; hidden > 0 {
 		parts = append(parts, text.Count(hidden, "lock")+" not shown")
 	}
 	if n := len(all.view.Delays()); n > 0 {
 		parts = append(parts, text.Count(n, "lock delay")+" (see \"mutexctl list --delays\")")
 	}
-	if n := ours - len(all.view.Locks()); n > 0 {
+	if n := len(model.Rows) - len(all.view.Locks()); n > 0 {
 		parts = append(parts, text.Count(n, "record")+" at keys that belong to no lock")
 	}
-	if n := all.view.OtherLibraries(); n > 0 && len(all.others.Rows()) == 0 {
+	if n := all.view.OtherLibraries(); n > 0 && len(model.Leased) == 0 {
 		parts = append(parts, otherKeysNote(n, all.prefix))
 	}
 	if all.foreign > 0 {

@@ -22,7 +22,6 @@ type snapshot struct {
 	unlockers []metadata.Presence      // running ones
 	combined  diagnosis.CombinedPolicy // how these treat stale locks
 	alarms    []string                 // raised by etcd; a full one keeps unlockers from announcing themselves
-	others    *etcdlocks.View          // other libraries' locks, if they are asked for
 	prefix    string                   // of our own keys
 	foreign   int                      // number of keys below the prefix that nothing here knows
 }
@@ -42,7 +41,7 @@ func (s *session) snapshot(ctx context.Context) (*snapshot, error) {
 		return nil, err
 	}
 	_, foreign := view.Foreign()
-	return &snapshot{view: view, others: others, prefix: s.layout.Prefix(), alarms: s.alarms(ctx),
+	return &snapshot{view: view, prefix: s.layout.Prefix(), alarms: s.alarms(ctx),
 		foreign: foreign - view.OtherLibraries(), unlockers: unlockers,
 		combined: diagnosis.CombinePolicies(unlockers)}, nil
 }

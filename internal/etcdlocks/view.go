@@ -145,6 +145,7 @@ func (v *View) apply(changes []protocol.Event, began time.Time) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for _, e := range changes {
+		v.rows = nil
 		before, after := v.keys[e.Key], v.contender(e.KV)
 		if before != nil && after != nil && compare(before, after) == 0 {
 			before.KV = after.KV // perhaps with another value
@@ -161,7 +162,6 @@ func (v *View) apply(changes []protocol.Event, began time.Time) {
 			v.keys[e.Key] = after
 		}
 	}
-	v.rows = nil
 }
 
 // remove removes a contender. If it held the lock, the next one holds it from now on.
