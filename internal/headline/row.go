@@ -104,8 +104,8 @@ func (c *Input) Outcome(r *locks.Row) (s sentence) {
 
 // alertsFirst reports whether the next that happens to a hold by itself is its alert.
 func alertsFirst(r *locks.Row, neverRemoved bool) bool {
-	return r.State == metadata.StateHeld && r.Display != metadata.StateExpiring && !r.DueAlert.IsZero() &&
-		(neverRemoved || !r.AlertsAtUnlock())
+	isQuiet := r.Display == metadata.StateHeld || r.Display == metadata.StateMalformed
+	return isQuiet && !r.DueAlert.IsZero() && (neverRemoved || !r.AlertsAtUnlock())
 }
 
 // Resolves reports whether unlockers go on to remove what is due: none of that is known while etcd is silent.

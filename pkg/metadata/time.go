@@ -22,12 +22,12 @@ func ParseTime(s string) (time.Time, error) {
 		whole = s[:secondDigits]
 		fraction = s[secondDigits+1:]
 		if fraction == "" || len(fraction) > 9 || !digits(fraction) {
-			return time.Time{}, fmt.Errorf("%.40q is not a time: want one to nine digits after the point", s)
+			return time.Time{}, fmt.Errorf("%.40q is not a time: expected one to nine digits after the point", s)
 		}
 	}
 	if len(whole) != secondDigits || !digits(whole) {
 		return time.Time{},
-			fmt.Errorf("%.40q is not a time: want seconds since 1970 with ten digits, like 1553682600.25", s)
+			fmt.Errorf("%.40q is not a time: expected seconds since 1970 with ten digits, like 1553682600.25", s)
 	}
 	seconds, _ := strconv.ParseInt(whole, 10, 64)
 	nanos, _ := strconv.ParseInt((fraction + "000000000")[:9], 10, 64)

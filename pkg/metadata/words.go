@@ -34,13 +34,13 @@ type StateWords struct {
 func States() []StateWords {
 	return []StateWords{
 		{StateHeld, "The lock is held, and no deadline has passed."},
-		{StateAlerting, "The alert time has passed: the work takes longer than its holder expected."},
+		{StateAlerting, "The alert time has passed: the work is taking longer than its holder expected."},
 		{StateExpiring, "Held, and auto-unlocked soon unless it is extended: in the last fifth of its time, two " +
 			"minutes at most. Such a lock is also counted as held; one that alerts is never called expiring."},
 		{StateAbandoned, "A witness has proof that the holder has ended: its process, container, pod or machine. " +
 			"It alerts at once."},
-		{StateExpired, "The auto-unlock time has passed and the lock is still there: a rule holds its removal " +
-			"back, or no unlocker is running."},
+		{StateExpired, "The auto-unlock time has passed and the lock is still there: auto-unlock is paused, " +
+			"or no unlocker is running."},
 		{StateMalformed, "A field that the protocol acts on is missing or cannot be read."},
 	}
 }

@@ -143,8 +143,7 @@ func TestSituationsOfLocks(t *testing.T) {
 	s.nights()
 	s.show("lock-slow", lockPage(held), `document.querySelector(".figures").innerText.includes("holds seen")`)
 	s.circle()
-	s.show("lock-waits", lockPage("shop/stock"),
-		`document.body.innerText.includes("its process waits for shop/prices")`)
+	s.show("lock-waits", lockPage("shop/stock"), `document.querySelector(".cycle")`)
 	s.show("lock-semaphore", lockPage("media/transcoders"), `document.querySelectorAll(".locks .name").length === 2`)
 	s.show("lock-malformed", lockPage("reports/weekly"), `document.querySelector(".badge.malformed")`)
 	s.hostile()

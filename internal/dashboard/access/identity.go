@@ -77,7 +77,7 @@ func (c Caller) Without(p Permission) Caller {
 
 func (c Caller) DisplayName() string {
 	if c.Name == "" {
-		return "somebody without a name"
+		return "a caller without a name"
 	}
 	return text.Visible(c.Name)
 }
@@ -143,16 +143,16 @@ func (c *Config) headerName(r *http.Request, peer netip.Addr) (name string, grou
 	case !c.trusted(peer):
 		return "", nil, "the request did not come through a trusted proxy"
 	case len(names) == 0:
-		return "", nil, "the proxy did not say who asks"
+		return "", nil, "the proxy sent no name"
 	case len(names) > 1:
-		return "", nil, "the proxy said more than once who asks"
+		return "", nil, "the proxy sent more than one name"
 	}
 	if name, why = usableName(names[0]); why != "" || c.GroupsHeader == "" {
 		return name, nil, why
 	}
 	listed := r.Header.Values(c.GroupsHeader)
 	if len(listed) > 1 {
-		return "", nil, "the proxy said more than once which groups the caller is in"
+		return "", nil, "the proxy sent more than one list of groups"
 	}
 	for group := range strings.SplitSeq(strings.Join(listed, ""), ",") {
 		if group = strings.TrimSpace(group); group != "" {

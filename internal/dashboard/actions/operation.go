@@ -84,9 +84,9 @@ func wordings() []wording {
 			metric:  "mutexdash_extensions_total", help: "Requests to give holders more time, by result.",
 			form: formWords{Title: "Give more time to the holder of", Tab: "more time for",
 				Effects: []string{
-					"Alert and auto-unlock are put off by this much: from where they are, or from now if they have " +
-						"passed. A lock that alerts stops alerting until then.",
-					"The time cannot be taken back; waiters may wait that much longer.",
+					"Alert and auto-unlock are postponed by this much, counted from now if they have passed. A lock " +
+						"that alerts stops alerting until then.",
+					"This cannot be undone; waiters may wait that much longer.",
 				},
 				HowLong: "How much time?", Why: "Why? The record and the audit trail keep it.", Do: "Give more time"},
 		},
@@ -98,10 +98,10 @@ func wordings() []wording {
 			help:   "Requests to acknowledge locks, and to withdraw that, by result.",
 			form: formWords{Title: "Acknowledge", Tab: "acknowledge",
 				Effects: []string{
-					"Everyone sees your name, the note and the end: here, on the command line, and in alerts about " +
-						"the lock.",
+					"Everyone sees your name, your note and until when: here, on the command line, and in alerts " +
+						"about the lock.",
 					"It silences no alert and changes nothing for the holder.",
-					"It ends by itself when the time is over, and with this hold.",
+					"It ends when the time is up, or when this hold ends.",
 				},
 				HowLong: "For how long?", Why: "What are you doing about it? (optional)", Do: "Acknowledge"},
 		},

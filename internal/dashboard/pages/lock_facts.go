@@ -138,7 +138,7 @@ func (p *Pages) explainStatement(r *metadata.Record, at app.Viewpoint) app.RichT
 	case r.Disputed():
 		return app.Plain("The witness ").Value(text.Clip(r.Death.By, app.MaxWordShown)).Plain(" says that ").
 			Append(p.sentenceAt(diagnosis.Ended(r.Death),
-				at)).Plain(", but the holder called alive since: one of the " +
+				at)).Plain(", but the holder has called alive since: one of the " +
 			"two is wrong. The lock does not count as abandoned.")
 	case r.Death != nil && !r.ProvenDead():
 		return app.Plain("A witness says that ").Append(p.sentenceAt(diagnosis.Ended(r.Death), at)).

@@ -101,7 +101,7 @@ func policyFacts(p staleness.Policy) []fact {
 		{"clock skew", durationText(p.ClockSkew)},
 		{"without an alert time", sinceSeen("alert", p.DefaultAlertAfter)},
 		{"without a deadline", sinceSeen("removed", p.DefaultAutoUnlockAfter)},
-		{"lock delay", delay + " where the record does not say"},
+		{"lock delay", delay + ", unless the record says otherwise"},
 	}
 }
 
