@@ -16,6 +16,7 @@ import (
 // second process of mutexctl, the guard, then kills them. A nil Group does nothing.
 type Group struct {
 	cgroup    *cgroup.Group
+	guard     *exec.Cmd
 	guardPipe *os.File // the guard reads its other end, and sees end of file when this process ends
 }
 
@@ -56,6 +57,7 @@ func (g *Group) startGuard() error {
 		_ = cmd.Wait()
 		return err
 	}
+	g.guard = cmd
 	return nil
 }
 
@@ -119,12 +121,16 @@ func (g *Group) KillAll(done <-chan struct{}) (killed int, err error) {
 	return g.cgroup.KillAll(done)
 }
 
-// Close removes the group if it has no processes.
+// Close removes the group if it has no processes, and ends the guard: it may be in the group of an outer run, which
+// would kill it as left behind. Otherwise the guard removes the group, once it can.
 func (g *Group) Close() {
 	if g == nil {
 		return
 	}
-	_ = g.cgroup.Remove() // otherwise the guard removes it, once it can
+	if err := g.cgroup.Remove(); err == nil && g.guard != nil {
+		_ = g.guard.Process.Kill()
+		_ = g.guard.Wait()
+	}
 	g.cgroup.Close()
 	if g.guardPipe != nil {
 		g.guardPipe.Close()
