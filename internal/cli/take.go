@@ -30,6 +30,9 @@ func take[T any](ctx context.Context, s *session, name string, t *takeFlags,
 		}
 		s.app.noteUnlessQuiet("waiting: %v", held)
 	}))
+	if held, isHeld := errors.AsType[*mutex.HeldError](err); isHeld && t.wait.triesOnce() {
+		return taken, t.checkWaiting(held)
+	}
 	return taken, s.takeError(ctx, name, err)
 }
 
@@ -51,8 +54,6 @@ func (s *session) takeError(ctx context.Context, name string, err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case isHeld && ctx.Err() == nil:
-		return heldErrorf("%w", held)
 	case isHeld && errors.Is(ctx.Err(), context.DeadlineExceeded):
 		held.Err = nil
 		return heldErrorf("gave up waiting: %w", held)
