@@ -64,9 +64,6 @@ func (w *Witness) updateHold(h hold, stated bool) {
 	case old.holder != h.holder: // the record was overwritten: it is unknown which process holds the lock
 		w.dropHold(h.lock)
 		w.locks[h.lock] = &held{hold: h}
-	case old.inView && !stated: // it was deleted, or expired
-		old.published = false
-		wake(w.publishNow)
 	}
 	w.locks[h.lock].inView = stated
 }

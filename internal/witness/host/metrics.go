@@ -24,7 +24,7 @@ func (w *Witness) Collector(namespace string) prometheus.Collector {
 		return count(w.running, func(p *process) bool { return p.unseen })
 	})
 	gauge("pending_statements", "Locks whose holders have ended, without a statement in etcd so far.", func() int {
-		return count(w.locks, func(l *held) bool { return l.statement != nil && !l.published })
+		return count(w.locks, func(l *held) bool { return l.statement != nil && l.publishedAt.IsZero() })
 	})
 	gauge("synced", "Whether the witness is up to date with the locks in etcd.", func() int {
 		_, cause := w.cfg.Freshness()

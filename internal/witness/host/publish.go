@@ -31,6 +31,7 @@ func (w *Witness) publishAll(ctx context.Context) {
 			return
 		case <-w.publishNow:
 		case <-later:
+		case <-time.After(w.pauses.viewLag):
 		}
 	}
 }
@@ -72,12 +73,14 @@ func (w *Witness) checkWritable(ctx context.Context) bool {
 	return err == nil
 }
 
-// unpublished returns the holds whose statements etcd has not accepted yet, or has lost.
+// unpublished returns the holds whose statements etcd has not accepted yet, or that the view does not show in time:
+// they were deleted, or expired. Writing one twice does no harm.
 func (w *Witness) unpublished() (all []*held) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, l := range w.locks {
-		if l.statement != nil && !l.published {
+		missing := !l.inView && time.Since(l.publishedAt) >= w.pauses.viewLag
+		if l.statement != nil && (missing || l.publishedAt.IsZero()) {
 			all = append(all, l)
 		}
 	}
@@ -93,7 +96,7 @@ func (w *Witness) writeStatement(ctx context.Context, l *held) (done bool) {
 	switch {
 	case err == nil:
 		w.writeProblem = ""
-		l.published = true
+		l.publishedAt = time.Now()
 		w.logStatement(l)
 	case errors.Is(err, metadata.ErrChanged):
 		if w.locks[s.Name] == l {

@@ -64,15 +64,16 @@ type pauses struct {
 	poll    time.Duration // between checks of a process for which the kernel provides no handle
 	idle    time.Duration // how long a process is watched after it held its last lock
 	retry   time.Duration // after a failed write of a statement, at first
+	viewLag time.Duration // after which the view should show a statement that etcd accepted
 }
 
 // held is a lock that is held by a process of this machine.
 type held struct {
 	hold
-	statement *metadata.Statement // once the holder has ended
-	published bool                // etcd has accepted the statement, and is not known to have lost it
-	inView    bool                // the view shows a statement about this hold
-	reported  bool                // it was logged and counted
+	statement   *metadata.Statement // once the holder has ended
+	publishedAt time.Time           // when etcd accepted the statement; zero if it has not
+	inView      bool                // the view shows a statement about this hold
+	reported    bool                // it was logged and counted
 }
 
 // process is a holder of locks.
@@ -99,7 +100,7 @@ func New(c Config) *Witness {
 		},
 		cgroups: findCgroups, open: openCgroup,
 		pauses: pauses{command: 10 * time.Millisecond, absent: 250 * time.Millisecond, poll: time.Second,
-			idle: 30 * time.Second, retry: time.Second},
+			idle: 30 * time.Second, retry: time.Second, viewLag: 10 * time.Second},
 		searchNow: make(chan struct{}, 1), publishNow: make(chan struct{}, 1),
 		locks: map[string]*held{}, running: map[holder]*process{}, stated: map[string]int{},
 	}

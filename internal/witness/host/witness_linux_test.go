@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -268,14 +269,33 @@ func TestDetachedOrEndedHoldIsLeftAlone(t *testing.T) {
 
 func TestMissingStatementIsRewritten(t *testing.T) {
 	w := newWorld(t)
-	one := w.witness()
+	var record func(context.Context, metadata.Statement) error
+	var losesFirst sync.Once // before its answer arrives
+	one := w.witness(func(one *Witness) {
+		one.pauses.viewLag = 10 * time.Millisecond
+		record, one.cfg.RecordProof = one.cfg.RecordProof, func(ctx context.Context, s metadata.Statement) error {
+			err := record(ctx, s)
+			losesFirst.Do(func() {
+				if _, failed := w.etcd.Delete(ctx, w.layout.Death(s.UUID)); failed != nil {
+					t.Error(failed)
+				}
+				w.hold("later", os.Getpid(), w.identity(os.Getpid()))
+				w.eventually("a view without it", func() bool {
+					one.mu.Lock()
+					defer one.mu.Unlock()
+					return one.locks["later"] != nil
+				})
+			})
+			return err
+		}
+	})
 	c, h := w.holder("a")
 	_ = c.Process.Kill()
 	w.death(h)
 	w.eventually("the statement in the view", func() bool {
 		one.mu.Lock()
 		defer one.mu.Unlock()
-		return one.locks["a"].published && one.locks["a"].inView
+		return one.locks["a"].inView
 	})
 	if _, err := w.etcd.Delete(t.Context(), w.layout.Death(h.UUID)); err != nil { // its lease ended
 		t.Fatal(err)
