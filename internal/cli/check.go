@@ -94,6 +94,9 @@ func (o *checkOptions) check() error {
 	if unknown := o.unknownKey(0); unknown != "" { // it would find nothing, which looks as if all were well
 		return usageErrorf("%s", unknown)
 	}
+	if o.unclaimedAfter > time.Minute {
+		return usageErrorf("--unclaimed-after is %v: check waits for that long, at most 1m", o.unclaimedAfter)
+	}
 	return cmp.Or(checkThresholds("alerting", o.warnAlerting, o.critAlerting),
 		checkThresholds("waiting", o.warnWaiting, o.critWaiting))
 }
@@ -146,7 +149,7 @@ func (o *checkOptions) readAndJudge(ctx context.Context) (*health, error) {
 	if err != nil {
 		return nil, err
 	}
-	member := etcdconn.CheckMember(opening, s.client)
+	member := etcdconn.CheckMember(opening, s.client.ActiveConnection())
 	free, all, err := o.unclaimed(ctx, s, all)
 	if err != nil {
 		return nil, err

@@ -57,11 +57,6 @@ func WhyOutdated(version string) string {
 	return "etcd " + version + " may answer reads with outdated data: use at least 3.5.28, 3.6.9 or 3.7"
 }
 
-// CheckMember returns the answer of the member that answers first.
-func CheckMember(ctx context.Context, c *clientv3.Client) Member {
-	return checkMember(ctx, c.ActiveConnection(), "")
-}
-
 // ExplainAlarm returns one sentence about what an alarm of this kind means.
 func ExplainAlarm(kind string) string {
 	switch kind {
@@ -93,11 +88,13 @@ func askMember(ctx context.Context, c *clientv3.Client, endpoint string) Member 
 		return Member{Endpoint: endpoint, Problem: Explain(err)}
 	}
 	defer conn.Close()
-	return checkMember(ctx, conn, endpoint)
+	m := CheckMember(ctx, conn)
+	m.Endpoint = endpoint
+	return m
 }
 
-func checkMember(ctx context.Context, conn *grpc.ClientConn, endpoint string) Member {
-	m := Member{Endpoint: endpoint}
+// CheckMember returns the answer of a member behind the connection.
+func CheckMember(ctx context.Context, conn *grpc.ClientConn) (m Member) {
 	var from peer.Peer
 	s, err := pb.NewMaintenanceClient(conn).Status(ctx, &pb.StatusRequest{}, grpc.Peer(&from))
 	if err != nil {

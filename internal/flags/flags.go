@@ -53,27 +53,30 @@ func Etcd(fs *pflag.FlagSet) *etcdconn.Settings {
 // Locks defines the flag of the keys' prefix. It accepts valid prefixes only.
 func Locks(fs *pflag.FlagSet) *protocol.Layout {
 	l := protocol.DefaultLayout()
-	fs.Var(layoutValue{&l}, "locks.prefix", "`prefix` of the locks' keys; the etcd user's role needs permission for it")
+	prefix := l.Prefix()
+	fs.Var(&checkedValue{&prefix, func(prefix string) (_ string, err error) {
+		if err = checkPrefix(prefix); err == nil {
+			l, err = protocol.NewLayout(prefix)
+		}
+		return l.Prefix(), err
+	}}, "locks.prefix", "`prefix` of the locks' keys; the etcd user's role needs permission for it")
 	return &l
 }
 
-// layoutValue is the value of the flag of the keys' prefix.
-type layoutValue struct{ *protocol.Layout }
-
-func (v layoutValue) String() string { return v.Prefix() }
-func (v layoutValue) Type() string   { return "string" }
-
-func (v layoutValue) Set(prefix string) (err error) {
-	*v.Layout, err = protocol.NewLayout(prefix)
-	return err
+// checkPrefix returns an error for a prefix of keys that is empty, or the next flag, because its value is missing.
+func checkPrefix(prefix string) error {
+	if strings.Trim(prefix, "/") == "" || strings.HasPrefix(prefix, "--") {
+		return errors.New("it must be how keys begin, such as app/")
+	}
+	return nil
 }
 
 // EtcdLocks defines the flag that names the prefixes of other libraries' locks.
 func EtcdLocks(fs *pflag.FlagSet, prefixes *[]string) {
 	fs.Var(&checkedValue{new(string), func(list string) (string, error) {
 		for prefix := range strings.SplitSeq(list, ",") {
-			if strings.Trim(prefix, "/") == "" {
-				return "", errors.New("it must name the keys of a library, such as app/")
+			if err := checkPrefix(prefix); err != nil {
+				return "", err
 			}
 			*prefixes = append(*prefixes, prefix)
 		}

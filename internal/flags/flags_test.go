@@ -142,7 +142,7 @@ func TestUsageErrorsAreOneSentenceAndStatus2(t *testing.T) {
 		{"UNLOCKER_LENGTH=0s", "--length is 0s: it must be positive"},
 		{"--log.level=loud", `--log.level cannot be "loud": it must be one of trace, debug, info`},
 		{"--sweep.abandoned=remove", `--sweep.abandoned cannot be "remove": it must be report or unlock`},
-		{"--locks.prefix=/", `--locks.prefix cannot be "/": the lock prefix is empty`},
+		{"--locks.prefix=/", `--locks.prefix cannot be "/": it must be how keys begin, such as app/`},
 		{"ETCDCTL_COMMAND_TIMEOUT=soon", `the variable ETCDCTL_COMMAND_TIMEOUT cannot be "soon": want a duration`},
 		{"UNLOCKER_LOG_FORMAT=xml sweep", `the variable UNLOCKER_LOG_FORMAT cannot be "xml": it must be one of`},
 		{"UNLOCKER_WEB_ENABLE_PPROF=maybe",
