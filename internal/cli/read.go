@@ -47,7 +47,7 @@ func (s *session) snapshot(ctx context.Context) (*snapshot, error) {
 }
 
 func (s *session) loadOtherLocks(ctx context.Context, prefixes []string) (*etcdlocks.View, error) {
-	v := etcdlocks.New(prefixes, s.layout, s.store, func(*locks.Row, *metadata.Ending) {})
+	v := etcdlocks.New(prefixes, s.layout, s.store, func(*locks.Row, *metadata.Ending) {}, s.log)
 	if err := v.Load(ctx); err != nil {
 		return nil, s.explain(ctx, "read the locks of other libraries", err)
 	}

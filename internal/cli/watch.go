@@ -58,7 +58,7 @@ func (o *watchOptions) run(ctx context.Context, s *session) error {
 		Ending: s.store.ReadEnding}, lockview.Options{OnEnded: onEnded, Explain: etcdconn.Explain})
 	f.others = etcdlocks.New(o.app.etcdLocks, s.layout, s.store, func(row *locks.Row, e *metadata.Ending) {
 		f.addEnd(func() *locks.Row { return row }, e)
-	})
+	}, s.log)
 	ctx, cancel := context.WithCancel(ctx)
 	var following sync.WaitGroup
 	following.Go(func() { _ = f.view.Run(ctx) }) // ends only with the context

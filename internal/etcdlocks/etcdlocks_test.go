@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/rs/zerolog"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
 	"go.uber.org/zap"
@@ -20,6 +21,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/testkit/etcdtest"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -29,7 +31,8 @@ func TestMain(m *testing.M) { etcdtest.Main(m) }
 func loaded(t *testing.T, etcd *clientv3.Client, prefixes ...string) (lines []string) {
 	t.Helper()
 	store := lockstore.New(etcd, protocol.DefaultLayout())
-	w := etcdlocks.New(prefixes, protocol.DefaultLayout(), store, func(*locks.Row, *metadata.Ending) {})
+	w := etcdlocks.New(prefixes, protocol.DefaultLayout(), store, func(*locks.Row, *metadata.Ending) {},
+		zerolog.Nop())
 	if err := w.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +93,7 @@ func TestLocksOfRealClientsAreFound(t *testing.T) {
 	}
 }
 
-func TestTimeOfHiddenLeaseIsUnknown(t *testing.T) {
+func TestHiddenKeysAndTimesAreReported(t *testing.T) {
 	s := etcdtest.Start(t, etcdtest.Auth())
 	s.AddUser(t, "viewer", "secret", "app/", etcdtest.Read)
 	root := s.Client(t)
@@ -114,6 +117,13 @@ func TestTimeOfHiddenLeaseIsUnknown(t *testing.T) {
 		!strings.Contains(got[0], "permission") {
 		t.Errorf("found %q, want app/x, and that the time of its lease is hidden", got)
 	}
+	log := &proctest.Log{}
+	others := etcdlocks.New([]string{"other/"}, protocol.DefaultLayout(), lockstore.New(viewer,
+		protocol.DefaultLayout()), nil, zerolog.New(log))
+	defer proctest.Go(t, others.Run).Stop(t)
+	etcdtest.Eventually(t, "a warning", func() bool {
+		return strings.Contains(log.String(), "etcd denies permission")
+	})
 }
 
 // fake is an etcd whose events and leases a test chooses.
@@ -141,7 +151,7 @@ func (f *fake) ReadLease(context.Context, int64) (protocol.Lease, error) {
 func (f *fake) view() *etcdlocks.View {
 	return etcdlocks.New([]string{"app/"}, protocol.DefaultLayout(), f, func(r *locks.Row, e *metadata.Ending) {
 		f.ends = append(f.ends, fmt.Sprintf("%s %q", r.Name, e.Cause))
-	})
+	}, zerolog.Nop())
 }
 
 func (f *fake) put(key string, lease, revision int64) {

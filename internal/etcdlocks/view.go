@@ -14,6 +14,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/rs/zerolog"
+
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/locks"
@@ -36,6 +38,7 @@ type View struct {
 	own      protocol.Layout
 	source   Source
 	onEnded  func(*locks.Row, *metadata.Ending)
+	log      zerolog.Logger
 	prefixes []string
 
 	mu       sync.Mutex
@@ -49,19 +52,26 @@ type View struct {
 // New returns a view that is empty until Run or Load has read the keys. It leaves out the keys of our own locks.
 // onEnded is called for every hold whose end was seen; it must not block, nor call the view. An ending without a cause
 // is of an unknown one.
-func New(prefixes []string, own protocol.Layout, s Source, onEnded func(*locks.Row, *metadata.Ending)) *View {
+func New(prefixes []string, own protocol.Layout, s Source, onEnded func(*locks.Row, *metadata.Ending),
+	log zerolog.Logger) *View {
 	v := &View{own: own, source: s, onEnded: onEnded, prefixes: prefixes, problems: map[string]string{},
 		keys: map[string]*contender{}}
 	for _, prefix := range prefixes {
 		v.setProblem(prefix, "the first list is not done")
 	}
+	v.log = log // from now on, a problem is news
 	return v
 }
 
+// setProblem stores why the locks below a prefix are not current, and logs it if it is new.
 func (v *View) setProblem(prefix, cause string) {
+	problem := fmt.Sprintf("The locks below %s are not current: %s.", text.Visible(prefix), cause)
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.problems[prefix] = fmt.Sprintf("The locks below %s are not current: %s.", text.Visible(prefix), cause)
+	if v.problems[prefix] != problem {
+		v.log.Warn().Msg(problem)
+	}
+	v.problems[prefix] = problem
 }
 
 // Problems returns why locks are not current, a sentence for each prefix.

@@ -44,7 +44,7 @@ func connect(o options, log zerolog.Logger) (*components, error) {
 	r.faults = &etcdconn.FaultMonitor{Etcd: r.client, Prefix: layout.Prefix(), Log: log,
 		IsUsable: func() bool { return r.view.Fresh().Synced }}
 	r.others = etcdlocks.New(o.others, layout, r.store,
-		func(row *locks.Row, ending *metadata.Ending) { r.pages.Ended(row.Record, ending) })
+		func(row *locks.Row, ending *metadata.Ending) { r.pages.Ended(row.Record, ending) }, log)
 	r.view = lockview.New(layout, lockview.Source{List: r.store.ListKeys, Watch: r.store.Watch},
 		lockview.Options{
 			Leased: r.others.Rows, ProgressInterval: lockstore.ProgressInterval, Fault: r.faults.Fault,

@@ -53,7 +53,7 @@ func join(o options, etcd *clientv3.Client, log zerolog.Logger) (*components, er
 	}
 	r.faults = &etcdconn.FaultMonitor{Etcd: etcd, Prefix: layout.Prefix(), Log: log,
 		IsUsable: func() bool { return r.view.Fresh().Synced }}
-	r.others = etcdlocks.New(o.others, layout, r.store, func(*locks.Row, *metadata.Ending) {})
+	r.others = etcdlocks.New(o.others, layout, r.store, func(*locks.Row, *metadata.Ending) {}, log)
 	r.view = lockview.New(layout, lockview.Source{List: r.store.ListKeys, Watch: r.store.Watch,
 		Ending: r.store.ReadEnding},
 		lockview.Options{
