@@ -72,7 +72,7 @@ func (s *session) unlockers(ctx context.Context) (running []metadata.Presence, e
 	for i := range announced {
 		var granted time.Duration
 		if err == nil {
-			granted, err = s.store.LeaseTTL(request, leases[i])
+			granted, err = s.store.LeaseTTL(ctx, leases[i]) // which has a time limit of its own
 		}
 		if 0 < granted && granted <= protocol.PresenceTTL {
 			running = append(running, announced[i])

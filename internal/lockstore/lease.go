@@ -3,6 +3,7 @@ package lockstore
 import (
 	"context"
 	"fmt"
+	"math"
 	"sync"
 	"time"
 
@@ -79,11 +80,11 @@ func (l *leasePool) reserve(n int) clientv3.LeaseID {
 	return l.id
 }
 
-// grantLease asks etcd for a lease. Its error is an errNotSent.
+// grantLease asks etcd for a lease, of whole seconds. Its error is an errNotSent.
 func grantLease(ctx context.Context, etcd clientv3.Lease, ttl time.Duration) (clientv3.LeaseID, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	resp, err := etcd.Grant(ctx, int64(ttl.Seconds()))
+	resp, err := etcd.Grant(ctx, int64(math.Ceil(ttl.Seconds())))
 	if err != nil {
 		return clientv3.NoLease, fmt.Errorf("%w: %w", errNotSent, err)
 	}

@@ -78,8 +78,6 @@ const maxHoldsPerRead = 60
 
 // applyStatements reads the witnesses' statements about these holds and sets them in the records.
 func (s *Store) applyStatements(ctx context.Context, records []*metadata.Record) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
 	records = slices.DeleteFunc(slices.Clone(records), func(r *metadata.Record) bool {
 		return !metadata.IsUUID(r.UUID) // and therefore in no key
 	})
@@ -88,7 +86,9 @@ func (s *Store) applyStatements(ctx context.Context, records []*metadata.Record)
 		for _, r := range some {
 			reads = append(reads, clientv3.OpGet(s.layout.Death(r.UUID)), clientv3.OpGet(s.layout.Suspicion(r.UUID)))
 		}
-		resp, err := s.etcd.Txn(ctx).Then(reads...).Commit()
+		call, cancel := context.WithTimeout(ctx, callTimeout)
+		resp, err := s.etcd.Txn(call).Then(reads...).Commit()
+		cancel()
 		if err != nil {
 			return fmt.Errorf("read the statements about lock %q: %w", some[0].Name, err)
 		}
