@@ -100,19 +100,32 @@ func TestOrderFollowsTheTimeLost(t *testing.T) {
 	}
 }
 
-// Foreign keys in the range of a record do not change its revision, but lists show them.
-func TestVersionFollowsProblems(t *testing.T) {
+// Foreign keys in the range of a record, and keys that are deleted from it, do not change its revision, but lists show
+// that.
+func TestVersionFollowsWhatIsShown(t *testing.T) {
 	s := newSource(held("a", time.Hour))
-	known := map[uint64]string{s.at(0, 0).All.Version: "none"}
-	for i, problem := range []string{"1 foreign key", "2 foreign keys"} {
+	known := map[uint64]int{s.at(0, 0).All.Version: -1}
+	for i, change := range []func(*metadata.Record){
+		func(r *metadata.Record) { r.Problems = []metadata.Problem{{Text: "1 foreign key"}} },
+		func(r *metadata.Record) { r.Problems = []metadata.Problem{{Text: "2 foreign keys"}} },
+		func(r *metadata.Record) { r.Owner = "another" },
+		func(r *metadata.Record) { r.Hostname = "another" },
+		func(r *metadata.Record) { r.PID++ },
+		func(r *metadata.Record) { r.Purpose = "another" },
+		func(r *metadata.Record) { r.LockedAt = r.LockedAt.Add(-time.Second) },
+		func(r *metadata.Record) { r.Attributes = map[string]any{"team": "blue"} },
+		func(r *metadata.Record) { r.Alive = &metadata.Alive{Revision: 1} },
+		func(r *metadata.Record) { r.FinishRequest = &metadata.FinishRequest{Revision: 3} },
+		func(r *metadata.Record) { r.MoreTime, r.Alive = &metadata.MoreTime{}, &metadata.Alive{Revision: 1} },
+	} {
 		changed := held("a", time.Hour)
-		changed.Problems = []metadata.Problem{{Text: problem}}
+		change(changed)
 		s.held = []*metadata.Record{changed}
 		version := s.at(time.Duration(i+1)*time.Second, 0).All.Version
 		if same, ok := known[version]; ok {
-			t.Errorf("the version with %s is that with %s", problem, same)
+			t.Errorf("the version after change %d is that after %d", i, same)
 		}
-		known[version] = problem
+		known[version] = i
 	}
 }
 

@@ -3,6 +3,7 @@ package locks
 import (
 	"encoding/binary"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/cespare/xxhash/v2"
@@ -60,9 +61,20 @@ func NewRow(record *metadata.Record, f *diagnosis.CombinedPolicy, at staleness.M
 		beside += r.Acknowledged.Revision
 		r.validUntil = protocol.Earlier(r.validUntil, r.Acknowledged.Until.Time)
 	}
-	r.Fingerprint = Hash(xxhash.Sum64String(r.Name), uint64(r.Revision), uint64(r.Token), uint64(r.Display.Urgency()),
+	// Most of the record is in its revision, except that a key was deleted.
+	if r.Alive != nil {
+		beside += r.Alive.Revision
+	}
+	if r.FinishRequest != nil {
+		beside += r.FinishRequest.Revision
+	}
+	if r.MoreTime != nil {
+		beside++
+	}
+	texts := strings.Join([]string{r.Name, r.Owner, r.Hostname, r.Purpose}, "\x00")
+	r.Fingerprint = Hash(xxhash.Sum64String(texts), uint64(r.Revision), uint64(r.Token), uint64(r.Display.Urgency()),
 		uint64(r.Waiters), uint64(r.Longest.UnixNano()), uint64(r.Class), uint64(beside),
-		uint64(r.ClockOff/time.Minute))
+		uint64(r.ClockOff/time.Minute), uint64(r.PID), uint64(r.LockedAt.UnixNano()), uint64(len(r.Attributes)))
 	for _, p := range r.Problems { // those of foreign keys are not part of the record, either
 		r.Fingerprint = Hash(r.Fingerprint, xxhash.Sum64String(p.String()))
 	}
@@ -89,7 +101,7 @@ func (r *Row) AttentionSince() time.Time {
 
 // Hash joins values to a hash. It is the same in every replica.
 func Hash(h uint64, values ...uint64) uint64 {
-	b := binary.LittleEndian.AppendUint64(make([]byte, 0, 96), h)
+	b := binary.LittleEndian.AppendUint64(make([]byte, 0, 128), h)
 	for _, v := range values {
 		b = binary.LittleEndian.AppendUint64(b, v)
 	}
