@@ -6,6 +6,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -31,7 +32,7 @@ type foreignKeys struct {
 // none if that is empty; held reports whether that lock has a record.
 func (f *foreignKeys) add(key, lock string, n int, held bool) {
 	f.total += n
-	switch key = clip(key); {
+	switch key = strings.Clone(text.Cut(key, metadata.MaxTextBytes)); {
 	case n < 0:
 		delete(f.sample, key)
 	case len(f.sample) < maxForeignSample:
@@ -58,14 +59,6 @@ func (f *foreignKeys) noteOther(kv protocol.KV) {
 	if kv.IsContender() && len(f.others) < maxForeignLocks {
 		f.others[kv.Key] = true
 	}
-}
-
-// clip cuts text from outside to the length that the protocol allows.
-func clip(s string) string {
-	if len(s) <= metadata.MaxTextBytes {
-		return s
-	}
-	return strings.ToValidUTF8(strings.Clone(s[:metadata.MaxTextBytes]), "")
 }
 
 // maxMisplaced is how many misplaced records are kept; further ones only count as foreign keys.

@@ -89,7 +89,7 @@ func ReadTicket(key Key, kv KV) metadata.Waiter {
 // cutTexts cuts texts from outside to the length that the protocol allows.
 func cutTexts(texts ...*string) {
 	for _, s := range texts {
-		*s = text.Cut(*s, metadata.MaxTextBytes)
+		*s = strings.Clone(text.Cut(*s, metadata.MaxTextBytes)) // without the rest of it
 	}
 }
 

@@ -3,6 +3,7 @@ package protocol_test
 import (
 	"fmt"
 	"reflect"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -196,5 +197,22 @@ func TestStatementForAnotherHoldThanItsKeyIsIgnored(t *testing.T) {
 	}
 	if got := protocol.ReadStatement(other, kv); got != nil {
 		t.Errorf("below the key of another hold: %+v", got)
+	}
+}
+
+// Many long tickets would else take as much memory as etcd gives them space.
+func TestCutTextDoesNotKeepTheRest(t *testing.T) {
+	value := []byte(`{"purpose":"` + strings.Repeat("x", 60_000) + `"}`)
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	var kept []metadata.Waiter
+	for range 200 {
+		kept = append(kept, protocol.ReadTicket(protocol.Key{}, protocol.KV{Value: value}))
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	if n := int64(after.HeapAlloc) - int64(before.HeapAlloc); n > 2<<20 {
+		t.Errorf("%d tickets, with purposes of %d bytes, keep %d bytes", len(kept), len(kept[0].Purpose), n)
 	}
 }

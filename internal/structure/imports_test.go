@@ -75,7 +75,7 @@ func importTable() []rule {
 			internal/lockrecord`,
 			"a witness reads the kernel, and gets access to etcd as functions"},
 		{"internal/lockview", `pkg/metadata pkg/staleness internal/protocol internal/lockrecord internal/diagnosis
-			internal/locks`, "the view gets access to etcd as functions, and fills the read model"},
+			internal/locks internal/text`, "the view gets access to etcd as functions, and fills the read model"},
 		{"internal/etcdlocks", `pkg/metadata internal/protocol internal/lockrecord internal/locks internal/etcdconn
 			internal/locktxn/etcdretry internal/text`, "other libraries' locks are read through functions, and fill the read model"},
 		{"internal/diagnosis/deadlock", "pkg/metadata internal/protocol internal/text",
