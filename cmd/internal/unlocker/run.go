@@ -3,6 +3,7 @@ package unlocker
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"strings"
 	"time"
@@ -62,8 +63,8 @@ func run(ctx context.Context, o options) error {
 	routes := ops.Handler()
 	routes.Handle("GET /{$}", landing)
 	log.Info().Str("version", r.config.Version).Str("instance", r.config.ID).
-		Str("policy", string(r.config.Mode)).Any("sweep", r.config.Policy.ToPresence(r.config.Exclude)).
-		Str("prefix", o.locks.Prefix()).Msg("unlocker starts")
+		Str("policy", string(r.config.Mode)).Str("sweep", fmt.Sprintf("%+v", r.config.Policy)).
+		Strs("exclude", r.config.Exclude).Str("prefix", o.locks.Prefix()).Msg("unlocker starts")
 
 	group := daemon.Group{Log: log, Ready: ready, Delay: o.web.ShutdownDelay, Timeout: o.web.ShutdownTimeout}
 	group.Add("health of etcd", r.health.Run)
