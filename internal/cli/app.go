@@ -96,7 +96,7 @@ func (a *app) width(f *term.Format) int {
 
 // writeTable writes a table to stdout, and the notes that are not empty to stderr.
 func (a *app) writeTable(t *term.Table, notes ...string) error {
-	if err := t.WriteRows(a.Stdout); err != nil {
+	if err := t.Write(a.Stdout); err != nil {
 		return err
 	}
 	return a.writeNotes(notes...)

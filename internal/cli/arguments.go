@@ -150,14 +150,10 @@ func (a *app) completeNames(cmd *cobra.Command, args []string, begun string) ([]
 	}
 	var offers []string
 	err := a.withSession(cmd.Context(), func(ctx context.Context, s *session) error {
-		all, err := s.snapshot(ctx)
-		if err != nil {
-			return err
-		}
-		for _, r := range all.view.Locks() {
+		return s.store.ListRecords(ctx, begun, func(r *metadata.Record) bool {
 			offers = append(offers, r.Name, r.QueueName())
-		}
-		return nil
+			return true
+		})
 	})
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError

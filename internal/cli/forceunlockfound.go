@@ -60,7 +60,7 @@ func (o *forceUnlockOptions) confirmFound(ctx context.Context, rows []*locks.Row
 		t.Row(text.Visible(r.Name), fullText(r.Owner), locks.HostPID(fullText(r.Hostname), r.PID),
 			relative(r.LastAlive(), now), age(r.LockedAt, now))
 	}
-	if err := t.WriteRows(o.app.Stderr); err != nil {
+	if err := t.Write(o.app.Stderr); err != nil {
 		return err
 	}
 	if err := o.app.writeNotes(left); err != nil {

@@ -77,7 +77,9 @@ func (s *Sweeper) publish(heldBack map[staleness.Rule]int) {
 			rules = append(rules, string(rule))
 		}
 	}
-	s.observer.setHeldBack(rules)
+	s.observer.mu.Lock()
+	s.observer.heldBack = rules
+	s.observer.mu.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.heldBack = heldBack

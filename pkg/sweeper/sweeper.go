@@ -167,13 +167,6 @@ func (s *Sweeper) Status() Status {
 	return status
 }
 
-// setHeldBack stores the rules that hold back removals, for the next presence record.
-func (o *observer) setHeldBack(heldBack []string) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.heldBack = heldBack
-}
-
 // allowedSince returns since when the conditions have allowed what they allow now.
 func (o *observer) allowedSince() time.Duration {
 	o.mu.Lock()

@@ -69,16 +69,11 @@ func (t *Table) DropEmpty(headers ...string) {
 // Paint colours a cell of the last row.
 func (t *Table) Paint(column int, c Colour) { t.rows[len(t.rows)-1][column].colour = c }
 
-// WriteRows writes the table, unless it has only a header.
-func (t *Table) WriteRows(w io.Writer) error {
+// Write writes the table, with two blanks between columns and none at the end of a line, unless it has only a header.
+func (t *Table) Write(w io.Writer) error {
 	if len(t.rows) < 2 {
 		return nil
 	}
-	return t.Write(w)
-}
-
-// Write writes the table, with two blanks between columns and none at the end of a line.
-func (t *Table) Write(w io.Writer) error {
 	widths := t.widths()
 	out := bufio.NewWriter(w)
 	for _, row := range t.rows {
