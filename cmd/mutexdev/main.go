@@ -47,10 +47,7 @@ development: there are no passwords, and it listens on this machine only.`,
 	o.web = listenFlag(fs, "web.listen-address", "127.0.0.1:8080", "the dashboard")
 	fs.BoolVar(&o.noDemo, "no-demo", false, "run no demo services: the bare system, to develop against")
 	fs.Float64Var(&o.speed, "speed", 1, "how much faster than normal time passes for the demo and the unlocker")
-	o.log = flags.Log(fs)
-	quiet := fs.Lookup("log.level") // what happens to locks is logged as warnings
-	o.log.Level = "warn"
-	quiet.DefValue = "warn"
+	o.log = flags.Log(fs, "warn") // what happens to locks is logged as warnings
 	flags.Version(cmd, daemon.CurrentBuild().Line("mutexdev"))
 	flags.Bind(cmd, "MUTEXDEV")
 	cmd.AddCommand(holderCommand())

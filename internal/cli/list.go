@@ -127,7 +127,7 @@ func (o *listOptions) listLocks(ctx context.Context, all *snapshot, now time.Tim
 	case o.format.String() == term.JSONFormat, o.format.String() == term.NameFormat:
 		return nil
 	}
-	return o.app.writeNotes(all.summary(model, &found.Counts, len(shown)), o.unknownKey(len(rows)))
+	return o.app.writeNotes(o.summary(all, model, &found.Counts, len(shown)), o.unknownKey(len(rows)))
 }
 
 // leavesOut reports whether the lock is not what the flags ask for, by the policy of the unlockers.
@@ -184,7 +184,7 @@ func deadlineTexts(l *locks.Row, c *headline.Input) (alert, unlock string) {
 
 // summary returns the line below the table: how many of the selected locks are in which state, and what is not shown.
 // It says so if no lock was selected.
-func (all *snapshot) summary(model *locks.Snapshot, found *locks.Counts, shown int) string {
+func (o *listOptions) summary(all *snapshot, model *locks.Snapshot, found *locks.Counts, shown int) string {
 	line := countStates(found)
 	if found.Total == 0 && model.All.Total > 0 {
 		line = "no lock matches"
@@ -199,11 +199,12 @@ func (all *snapshot) summary(model *locks.Snapshot, found *locks.Counts, shown i
 	if n := len(model.Rows) - len(all.view.Locks()); n > 0 {
 		parts = append(parts, text.Count(n, "record")+" at keys that belong to no lock")
 	}
-	if n := all.view.OtherLibraries(); n > 0 && len(model.Leased) == 0 {
-		parts = append(parts, otherKeysNote(n, all.prefix))
+	theirs := all.view.OtherLibraries()
+	if theirs > 0 && len(model.Leased) == 0 {
+		parts = append(parts, otherKeysNote(theirs, o.app.locks.Prefix()))
 	}
-	if all.foreign > 0 {
-		parts = append(parts, text.Count(all.foreign, "key")+" below the prefix that the protocol does not know")
+	if _, n := all.view.Foreign(); n > theirs {
+		parts = append(parts, text.Count(n-theirs, "key")+" below the prefix that the protocol does not know")
 	}
 	return strings.Join(parts, "; ") + fmt.Sprintf(" (revision %d)", all.view.Fresh().Revision)
 }

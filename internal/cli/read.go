@@ -22,8 +22,6 @@ type snapshot struct {
 	unlockers []metadata.Presence      // running ones
 	combined  diagnosis.CombinedPolicy // how these treat stale locks
 	alarms    []string                 // raised by etcd; a full one keeps unlockers from announcing themselves
-	prefix    string                   // of our own keys
-	foreign   int                      // number of keys below the prefix that nothing here knows
 }
 
 // snapshot reads all locks, and what is said about all of them.
@@ -40,9 +38,7 @@ func (s *session) snapshot(ctx context.Context) (*snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, foreign := view.Foreign()
-	return &snapshot{view: view, prefix: s.layout.Prefix(), alarms: s.alarms(ctx),
-		foreign: foreign - view.OtherLibraries(), unlockers: unlockers,
+	return &snapshot{view: view, alarms: s.alarms(ctx), unlockers: unlockers,
 		combined: diagnosis.CombinePolicies(unlockers)}, nil
 }
 

@@ -124,10 +124,7 @@ func cobraCommands(root *cobra.Command) {
 func (a *app) sharedFlags(fs *pflag.FlagSet) {
 	a.etcd = flags.Etcd(fs)
 	a.locks = flags.Locks(fs)
-	log := flags.Log(fs)
-	level := fs.Lookup("log.level")
-	log.Level = "warn"
-	level.DefValue = "warn"
+	log := flags.Log(fs, "warn")
 	a.log = func() zerolog.Logger { return a.Log(log.Level, log.Format) }
 }
 

@@ -84,11 +84,11 @@ func EtcdLocks(fs *pflag.FlagSet, prefixes *[]string) {
 	}}, "etcd-locks", "`prefix` of keys of other lock libraries, to show their locks, too; comma-separated or repeated")
 }
 
-// Log defines the flags for logging.
-func Log(fs *pflag.FlagSet) *daemon.LogSettings {
+// Log defines the flags for logging, with this default level.
+func Log(fs *pflag.FlagSet, level string) *daemon.LogSettings {
 	s := &daemon.LogSettings{}
 	levels := []string{"trace", "debug", "info", "warn", "error"}
-	Enum(fs, &s.Level, levels, "log.level", "info", "lowest `level` to log")
+	Enum(fs, &s.Level, levels, "log.level", level, "lowest `level` to log")
 	Enum(fs, &s.Format, []string{"auto", "json", "console"}, "log.format", "auto",
 		"`format` of the log on stderr (auto is console on a terminal, json elsewhere)")
 	return s

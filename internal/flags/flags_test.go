@@ -39,7 +39,7 @@ func newProgram() *program {
 	fs.StringVar(&p.mode, "policy", "", "what to do with stale locks")
 	p.etcd = flags.Etcd(fs)
 	flags.Locks(fs)
-	flags.Log(fs)
+	flags.Log(fs, "info")
 	flags.Policy(fs, &p.policy)
 	flags.Web(fs, daemon.WebSettings{Address: ":10980"})
 	fs.Int("count", 0, "how many")

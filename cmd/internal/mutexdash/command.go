@@ -59,7 +59,7 @@ The pages are on --web.listen-address; probes and metrics, without login, on --w
 	o.web = flags.Web(fs, daemon.WebSettings{Address: ":8080", OpsAddress: ":10981"})
 	o.appearanceFlags(fs)
 	o.access.flags(fs)
-	o.log = flags.Log(fs)
+	o.log = flags.Log(fs, "info")
 	flags.Version(cmd, daemon.CurrentBuild().Line("mutexdash"))
 	flags.Bind(cmd, "MUTEXDASH")
 	return cmd

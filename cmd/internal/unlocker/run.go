@@ -154,7 +154,7 @@ func (o *options) defineAll(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.metrics.LeasedAlertAfter, "etcd-locks.alert-after", 0,
 		"how long a lock of another library is held before UnlockerLeasedLockHeldLong alerts; 0s is never")
 	o.etcd = flags.Etcd(fs)
-	o.log = flags.Log(fs)
+	o.log = flags.Log(fs, "info")
 	o.web = flags.Web(fs, daemon.WebSettings{Address: ":10980"})
 	fs.StringVar(&o.web.ProbeAddress, "web.probe-address", "",
 		"`host:port` of an extra listener for probes only, without TLS or login")

@@ -65,7 +65,7 @@ one machine: it must not be part of an image, nor be copied to another machine.`
 			"name)")
 	o.locks = flags.Locks(fs)
 	o.etcd = flags.Etcd(fs)
-	o.log = flags.Log(fs)
+	o.log = flags.Log(fs, "info")
 	o.web = flags.Web(fs, daemon.WebSettings{Address: ":10983", ShutdownDelay: time.Second,
 		ShutdownTimeout: 10 * time.Second})
 	return cmd
