@@ -36,7 +36,7 @@ func TestLockDelayFollowsHoldsThatAskForOne(t *testing.T) {
 	w := alone(t)
 	removals := w.expired("lock/%d", 64)
 	for i := range removals {
-		removals[i].Delay = []time.Duration{0, 9*time.Minute + 5*time.Second, 15*time.Minute + 4500*time.Millisecond}[i%3]
+		removals[i].Delay = []time.Duration{0, 9*time.Minute + 5*time.Second, 904500 * time.Millisecond}[i%3]
 	}
 	w.release(removals[4].Record) // whose hold did not end by this
 	w.removeAll(removals, 4)
