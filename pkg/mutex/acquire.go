@@ -125,7 +125,7 @@ func (a *acquisition) lockWithoutQueue(ctx context.Context, p proposal) (*Lock, 
 				held = newer
 			}
 			return !isHeld || a.endKeys() != followed
-		}, followed.targets(a.c.layout, a.lock, a.set.kind)...)
+		}, followed.targets(a.c.layout, a.lock)...)
 	}
 	if l == nil && ctx.Err() != nil {
 		held.Err = contextError(ctx)

@@ -256,16 +256,13 @@ func (a *acquisition) endKeys() endKeys {
 	return endKeys{shares: a.set.kind.shared() || len(a.holders.shares) > 0, delays: a.holders.hasDelays()}
 }
 
-func (e endKeys) targets(layout protocol.Layout, lock string, k kind) []etcdretry.WatchTarget {
+func (e endKeys) targets(layout protocol.Layout, lock string) []etcdretry.WatchTarget {
 	keys := []etcdretry.WatchTarget{etcdretry.DeletionsOf(layout.Field(lock, lockrecord.FieldUUID))}
 	if e.shares {
 		keys = append(keys, deletionsIn(layout.Shares(lock)))
 	}
-	switch {
-	case e.delays && k.shared():
+	if e.delays {
 		keys = append(keys, deletionsIn(layout.LockAndShareDelays(lock)))
-	case e.delays:
-		keys = append(keys, etcdretry.DeletionsOf(layout.Delay(lock)))
 	}
 	return keys
 }

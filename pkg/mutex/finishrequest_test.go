@@ -265,6 +265,7 @@ func TestUrgentWaiterAsksEveryBlockingHolder(t *testing.T) {
 	}
 	bubbles(t, map[string]way{
 		"a writer asks all readers":                {[]kind{reads, reads}, writes, "a#1 a#2"},
+		"a plain lock asks all readers":            {[]kind{reads, reads}, nil, "a#1 a#2"},
 		"a reader asks the writer":                 {[]kind{writes}, reads, "a"},
 		"one permit asks the oldest":               {[]kind{of(2, 1), of(2, 1)}, of(2, 1), "a#1"},
 		"two permits ask the oldest that have two": {[]kind{of(4, 2), of(4, 1), of(4, 1)}, of(4, 2), "a#1"},

@@ -317,6 +317,5 @@ func (h *holders) claim(lock string, k kind, skip int) locktxn.Claim {
 // knownHolders returns what a waiter keeps of the holders, to check later whether they are still the same.
 func (k kind) knownHolders(lock string, h holders) locktxn.KnownHolders {
 	return locktxn.KnownHolders{Lock: lock, Token: h.writer.Token, Delay: delayRevision(h.delay),
-		MultiHolder: k.shared(),
-		Revision:    h.revision}
+		MultiHolder: k.shared(), Revision: h.revision}
 }

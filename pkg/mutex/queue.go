@@ -160,7 +160,7 @@ func (a *acquisition) follow(ctx context.Context) (l *Lock, err error) {
 	if before != "" {
 		keys = append(keys, etcdretry.DeletionsOf(layout.Ticket(a.lock, before)))
 	} else {
-		keys = followed.targets(layout, a.lock, a.set.kind)
+		keys = followed.targets(layout, a.lock)
 	}
 	watch, cancel := context.WithCancel(ctx)
 	defer cancel()

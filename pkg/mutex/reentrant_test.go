@@ -216,6 +216,11 @@ func TestHandleOfSeveralLocksRepresentsAll(t *testing.T) {
 			t.Errorf("alive: %v", err)
 		}
 		<-l.Lost()
+		time.Sleep(time.Second)
+		if err := both.Alive(t.Context()); !errors.Is(err, mutex.ErrNotHeld) ||
+			!read(t, q.etcd, "a").Alive.At.Equal(time.Now()) {
+			t.Errorf("the lock that is left was not extended: %v", err)
+		}
 		if err := l.Unlock(); !errors.Is(err, mutex.ErrNotHeld) {
 			t.Errorf("unlock: %v", err)
 		}

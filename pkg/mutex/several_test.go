@@ -111,20 +111,6 @@ func TestLossOfOneLockEndsTheWaitForTheNext(t *testing.T) {
 	})
 }
 
-func TestAliveExtendsTheOthersAfterALoss(t *testing.T) {
-	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
-		g := takeAll(t, locks, []string{"a", "b"})
-		time.Sleep(time.Second)
-		f.delete(layout(t).Record("a"))
-		<-g.Context().Done()
-		before := read(t, f.etcd, "b").AutoUnlockAt
-		if err := g.Alive(t.Context()); !errors.Is(err, mutex.ErrNotHeld) ||
-			!read(t, f.etcd, "b").AutoUnlockAt.After(before) {
-			t.Errorf("the other was not extended: %v", err)
-		}
-	})
-}
-
 // The answer to the acquisition is lost, and one of the locks is removed before the client can ask again.
 func TestGroupLosesOneLockBeforeALostAnswer(t *testing.T) {
 	type removal struct {

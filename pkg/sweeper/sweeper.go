@@ -158,8 +158,7 @@ func (s *Sweeper) Status() Status {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	status := Status{
-		HeldBack: map[staleness.Rule]int{}, WallClock: c.WallClock, Offset: o.offset,
-		ClockJumps: o.jumps,
+		HeldBack: map[staleness.Rule]int{}, WallClock: c.WallClock, Offset: o.offset, ClockJumps: o.jumps,
 	}
 	for _, rule := range staleness.HeldBackRules() {
 		status.HeldBack[rule] = heldBack[rule]
