@@ -176,7 +176,7 @@ func (o *options) define(fs *pflag.FlagSet) {
 		"how long to keep the record of how a removed lock ended")
 	flags.Positive(fs, "history.retention")
 	fs.IntVar(&o.historyMax, "history.max", lockstore.DefaultHistoryMax,
-		"maximum `number` of such records, the newest ones; 0 is no limit")
+		"maximum `number` of records of how locks ended, the newest ones; 0 is no limit")
 	flags.NotNegative(fs, "history.max")
 	fs.StringVar(&o.dashboard, "dashboard.url", "", "`URL` of the dashboard, for links in alerts")
 }
