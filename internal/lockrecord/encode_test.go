@@ -90,7 +90,7 @@ func TestEveryFieldOfARecordIsCovered(t *testing.T) {
 		t.Error("the caller's fields were sorted")
 	}
 	// What is wrong with a record and where it lies, what witnesses say, and what a reader adds.
-	want := []string{"Problems", "Misplaced", "Death", "Suspicion", "Seen"}
+	want := []string{"Problems", "Misplaced", "Death", "Suspicion", "Seen", "SeenAt"}
 	if diff := cmp.Diff(want, zeros(reflect.ValueOf(got))); diff != "" {
 		t.Errorf("fields that are not read (-stated +got):\n%s", diff)
 	}
