@@ -188,6 +188,7 @@ func TestBadConfigurationIsRefused(t *testing.T) {
 		"an unknown mode":          {func(c *sweeper.Config) { c.Mode = "destroy" }, `Mode is "destroy": want`},
 		"a bad policy":             {func(c *sweeper.Config) { c.Policy.MinWarning = 0 }, "minimum warning"},
 		"an empty exclude pattern": {func(c *sweeper.Config) { c.Exclude = []string{""} }, "glob is empty"},
+		"one that is not UTF-8":    {func(c *sweeper.Config) { c.Exclude = []string{"\xff"} }, "not valid UTF-8"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := fine()

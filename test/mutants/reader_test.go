@@ -53,7 +53,6 @@ var readerSuites = []suite{
 		{"shell-quote", `strings.TrimFunc(word, isPlain) != ""`, `false`, "TestWordsAreShellSafe"},
 		{"shell-escape", `case «c == '\'' || c == '\\'»:`, `false`, "TestWordsAreShellSafe"},
 		{"shell-control", `case «c < ' ' || c > '~'»:`, `false`, "TestWordsAreShellSafe"},
-		{"glob-utf8", `!utf8.ValidString(pattern)`, `false`, "TestGlobsMatchWholeNames"},
 		{"instant-future", `case «t.After(now.Add(time.Second))»:`, `false`, "TestDurationsAreReadable"},
 	}},
 	{"internal/headline", []fault{

@@ -24,7 +24,8 @@ var unlockerSuites = []suite{
 		{"rule-next", `t.Before(v.Next)`, `true`, "TestJudge"},
 		{"rule-policy", `case «p.MinWarning <= 0»:`, `false`, "TestPolicyCheck"},
 	}},
-	{"pkg/sweeper", []fault{
+	{"pkg/sweeper internal/lockrecord", []fault{
+		{"glob-utf8", `case «!utf8.ValidString(glob)»:`, `false`, "TestBadConfigurationIsRefused"},
 		// Reasons to start the warning anew, and clocks.
 		{"gap-canary-late", `mono-c.sent <= canaryLate`, `true`, "TestGapRestartsTheWarning"},
 		{"gap-went-back", `revision < highest`, `false`, "TestRestoredEtcdStopsRemovalsUntilARestart"},
