@@ -110,7 +110,7 @@ func (l *listing) unknownKey(found int) string {
 func suggestKeys(cmd *cobra.Command) {
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		e, _ := errors.AsType[*pflag.NotExistError](err)
-		for _, f := range locks.Forms() {
+		for _, f := range locks.TermsHelp() {
 			key, _, isKey := strings.Cut(f.Term, ":")
 			if e != nil && isKey && strings.HasPrefix(key, e.GetSpecifiedName()) {
 				return usageErrorf("there is no flag --%s: did you mean the word %s?", e.GetSpecifiedName(), f.Term)

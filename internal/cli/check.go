@@ -155,7 +155,7 @@ func (o *checkOptions) readAndJudge(ctx context.Context) (*health, error) {
 		return nil, err
 	}
 	now := o.app.Now()
-	some, err := all.model(all.combined, now).Only(ctx, o.query, now)
+	some, err := all.model(all.combined, now).Filter(ctx, o.query, now)
 	if err != nil {
 		return nil, err
 	}
@@ -171,7 +171,7 @@ func (o *checkOptions) readAndJudge(ctx context.Context) (*health, error) {
 	c.Unclaimed = free
 	c.Inconsistent = nil // they are findings
 	// A full etcd keeps unlockers from announcing themselves, so their absence then proves nothing.
-	c.Unwatched = o.noUnlocker || len(all.alarms) > 0
+	c.IgnoreUnlockers = o.noUnlocker || len(all.alarms) > 0
 	v := headline.For(c)
 	if len(free) > 0 || v.Class == locks.ClassDeadlock {
 		h.raise(pluginWarning)

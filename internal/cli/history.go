@@ -47,7 +47,7 @@ func (o *historyOptions) run(ctx context.Context, s *session) error {
 	}
 	now := o.app.Now()
 	all = slices.DeleteFunc(all, func(e metadata.Ending) bool {
-		subject := locks.OfEnding(&e)
+		subject := locks.SubjectOfEnding(&e)
 		return !o.query.Matches(&subject, e.EndedAt.Time)
 	})
 	if !o.format.JSON() {

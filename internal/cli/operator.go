@@ -274,8 +274,8 @@ extend a lock of your own, use alive.`,
 
 func extendedText(s *session, r *metadata.Record, a protocol.Action) string {
 	now := s.app.Now()
-	alertAt, autoUnlockAt := protocol.NewDeadlines(r, a.Length(), a.At.Time)
-	return fmt.Sprintf("gave %s more to %s: alert %s, auto-unlock %s; held by %s", text.Duration(a.Length()),
+	alertAt, autoUnlockAt := protocol.NewDeadlines(r, a.Duration(), a.At.Time)
+	return fmt.Sprintf("gave %s more to %s: alert %s, auto-unlock %s; held by %s", text.Duration(a.Duration()),
 		text.Visible(r.Name), relative(alertAt, now), relative(autoUnlockAt, now), s.describeHolder(r))
 }
 
@@ -298,7 +298,7 @@ one, whoever made it. --withdraw ends it early, whoever made it.`,
 	cmd.Flags().BoolVar(&m.withdraw, "withdraw", false, "end the current acknowledgement")
 	m.done = func(s *session, r *metadata.Record, a protocol.Action) string {
 		earlier := r.ValidAcknowledgement(a.At.Time)
-		line := fmt.Sprintf("acknowledged %s for %s", text.Visible(r.Name), text.Duration(a.Length()))
+		line := fmt.Sprintf("acknowledged %s for %s", text.Visible(r.Name), text.Duration(a.Duration()))
 		switch {
 		case m.withdraw:
 			line = fmt.Sprintf("withdrew the acknowledgement of %s by %s", text.Visible(r.Name),

@@ -91,7 +91,7 @@ const maxCompared = 1000
 // ended, and the locks that its process waits for.
 func (s *session) diagnose(ctx context.Context, l *lockInfo) error {
 	r := &l.Record.Record
-	f := diagnosis.Facts{Record: r, Now: l.now, ReportInterval: diagnosis.ReportInterval(r)}
+	f := diagnosis.Input{Record: r, Now: l.now, ReportInterval: diagnosis.ReportInterval(r)}
 	if l.row != nil {
 		f.Judged = l.row.Judgement
 	}
@@ -103,7 +103,7 @@ func (s *session) diagnose(ctx context.Context, l *lockInfo) error {
 	if err != nil {
 		return err
 	}
-	f.Compare(past)
+	f.AddPastHolds(past)
 	request, cancel := s.request(ctx)
 	defer cancel()
 	queues, err := s.store.ReadQueues(request)

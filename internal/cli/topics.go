@@ -96,7 +96,7 @@ their holders ended; the dashboard compares with those that were released, too:
 
 func newQueryTopic() *cobra.Command {
 	forms := ""
-	for _, f := range locks.Forms() {
+	for _, f := range locks.TermsHelp() {
 		forms += fmt.Sprintf("\n  %-30s  %s", f.Term, f.Finds)
 	}
 	return &cobra.Command{
@@ -105,7 +105,7 @@ func newQueryTopic() *cobra.Command {
 		Long: `The words after list, watch, history and check are a query, the same as in the dashboard's search:
 ` + forms + `
 
-` + locks.Rules + `
+` + locks.QueryRules + `
 
 A plain word is a part of several texts. To name one lock, as in scripts and checks, write name:=NAME.
 Quote * ? < > and blanks for the shell: mutexctl list 'host:node-7 held:>10m'. If a query begins with -,

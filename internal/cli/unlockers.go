@@ -30,7 +30,7 @@ func (all *snapshot) dueNotes(due int, p staleness.Policy) []string {
 // policy returns the policy of the unlockers. If it is unknown, it says so and returns the default.
 func (o *listOptions) policy(f *diagnosis.CombinedPolicy) staleness.Policy {
 	switch {
-	case f.Known():
+	case f.IsKnown():
 		return f.Policy
 	case f.Unlockers > 0:
 		fmt.Fprintf(o.app.Stderr, "how the unlockers decide is unknown: %s; this is the default\n", f.WhyUnknown())

@@ -196,7 +196,7 @@ func refusals() []refusal {
 			says: "the lock has just been extended", result: "conflict"},
 		{name: "that etcd did not take", verbs: "unlock ask", fails: metadata.ErrChanged, status: 409,
 			says: "Nothing was done: the hold that you saw has ended or changed.", result: "conflict"},
-		{name: "that makes no sense", verbs: marks, fails: &protocol.RefusedError{Why: "the record is odd"},
+		{name: "that makes no sense", verbs: marks, fails: &protocol.RefusedError{Reason: "the record is odd"},
 			status: 409, says: "Nothing was done: the record is odd."},
 		{name: "while etcd is silent", verbs: ofHolds, change: silent, status: 503, says: "Nothing was done: timeout",
 			result: "error"},

@@ -27,15 +27,15 @@ const (
 	Unknown Condition = "unknown" // too little is recorded
 )
 
-// Facts are the inputs of a diagnosis.
-type Facts struct {
+// Input is what a diagnosis is made from.
+type Input struct {
 	Record         *metadata.Record
 	Judged         staleness.Judgement
 	Now            time.Time
 	ReportInterval time.Duration // how often the holder reported so far, on average; 0 = not known
 	MedianHold     time.Duration // median of past holds; 0 = too few are known
 	P95Hold        time.Duration // 95th percentile of past holds; 0 = too few are known
-	// Forced says that all past holds were ended by an unlocker or an operator: these took longer than most.
+	// Forced means that an unlocker or an operator ended all past holds: these took longer than most.
 	Forced bool
 	Waits  []Wait // empty = not known to wait for anything
 }
@@ -56,7 +56,7 @@ type Part struct {
 	Value        string
 }
 
-// Sentence is what is said, in pieces, so that a page can go on with its times and link its locks.
+// Sentence is text in parts: pages update its times and link its locks.
 type Sentence []Part
 
 func (s Sentence) Say(words string) Sentence  { return append(s, Part{Text: words}) }
@@ -66,7 +66,7 @@ func (s Sentence) Since(t time.Time) Sentence { return append(s, Part{Since: t})
 func (s Sentence) Until(t time.Time) Sentence { return append(s, Part{Until: t}) }
 func (s Sentence) And(o Sentence) Sentence    { return append(s, o...) }
 
-// Join puts sentences one after the other, but those that say nothing; nil if none does.
+// Join concatenates the sentences that are not empty; nil if all are.
 func Join(all []Sentence, between string) (joined Sentence) {
 	for _, one := range all {
 		switch {
@@ -80,7 +80,7 @@ func Join(all []Sentence, between string) (joined Sentence) {
 	return joined
 }
 
-// String is the sentence as of the time, in one line of visible characters.
+// String returns the sentence as of now, in one line of visible characters.
 func (s Sentence) String(now time.Time) string {
 	var b strings.Builder
 	for _, p := range s {
@@ -100,7 +100,7 @@ func (s Sentence) String(now time.Time) string {
 	return b.String()
 }
 
-// maxShown is how much of a text from outside a sentence has, in bytes.
+// maxShown is how many bytes of a text from outside a sentence has.
 const maxShown = 512
 
 // Diagnosis is the probable condition of a holder, and why.
@@ -122,7 +122,7 @@ const (
 )
 
 // Diagnose returns the probable condition of a holder.
-func Diagnose(f Facts) Diagnosis {
+func Diagnose(f Input) Diagnosis {
 	// unreadable, about another hold, or by another clock
 	if r := f.Record; r.Alive != nil && (r.Alive.At.IsZero() || r.Alive.At.Before(r.LockedAt)) {
 		silent := *r
@@ -134,27 +134,27 @@ func Diagnose(f Facts) Diagnosis {
 	case r.Token == 0 || r.Misplaced || reserved(r):
 		return Diagnosis{Condition: Unknown}
 	case r.ProvenDead():
-		return Diagnosis{Dead, "Dead", Ended(r.Death), nil}
-	case Suspected(r):
-		return Diagnosis{ProbablyDead, "Probably dead", Ended(r.Suspicion).Say("; this is a suspicion, not proof"), nil}
-	case f.late() && f.ReportInterval > 0 && f.silence() > deadTimes*f.ReportInterval:
+		return Diagnosis{Dead, "Dead", EndedText(r.Death), nil}
+	case IsSuspected(r):
+		return Diagnosis{ProbablyDead, "Probably dead", EndedText(r.Suspicion).Say("; this is a suspicion, not proof"), nil}
+	case f.isLate() && f.ReportInterval > 0 && f.silence() > deadTimes*f.ReportInterval:
 		return Diagnosis{ProbablyDead, "Probably dead", Sentence{}.Say("it reported about every " +
 			text.Duration(f.ReportInterval) + ", and has been silent for ").Since(r.Alive.At), nil}
 	case len(f.Waits) > 0:
-		return Diagnosis{Waiting, "Waiting", f.waiting(), f.waiting()}
+		return Diagnosis{Waiting, "Waiting", f.waitText(), f.waitText()}
 	}
-	return f.pace()
+	return f.judgePace()
 }
 
-// pace judges a holder by how long it takes and how often it reports.
-func (f *Facts) pace() Diagnosis {
+// judgePace judges a holder by how long it takes and how often it reports.
+func (f *Input) judgePace() Diagnosis {
 	var late Sentence
-	took, long := f.took()
-	if f.late() && !long {
+	took, long := f.durationText()
+	if f.isLate() && !long {
 		late = late.Say("past its alert for ").Since(f.Judged.DueAlert)
 	}
-	slow := f.late() || long
-	reports, missing := f.reports()
+	slow := f.isLate() || long
+	reports, missing := f.reportsText()
 	why := Join([]Sentence{late, took, reports}, "; ")
 	switch {
 	case why == nil:
@@ -162,7 +162,7 @@ func (f *Facts) pace() Diagnosis {
 	case slow && took == nil && reports == nil:
 		return Diagnosis{Slow, "Slow or stuck",
 			why.Say("; it never reported, and too few past holds are known to compare"), nil}
-	case missing, slow && !f.heard():
+	case missing, slow && !f.reportsAsExpected():
 		return Diagnosis{Slow, "Slow or stuck", why, took}
 	case slow:
 		return Diagnosis{Slow, "Slow", why, took}
@@ -172,8 +172,8 @@ func (f *Facts) pace() Diagnosis {
 	return Diagnosis{Working, "Nothing unusual", why, took}
 }
 
-// took says how long the hold took so far beside earlier ones, and whether that is unusually long.
-func (f *Facts) took() (why Sentence, long bool) {
+// durationText compares how long the hold has lasted with earlier ones, and reports whether that is unusually long.
+func (f *Input) durationText() (why Sentence, long bool) {
 	held := f.Now.Sub(f.Record.LockedAt)
 	if f.MedianHold == 0 || f.Record.LockedAt.IsZero() || held < 0 {
 		return nil, false
@@ -191,12 +191,12 @@ func (f *Facts) took() (why Sentence, long bool) {
 	return why.Say("held for ").Since(f.Record.LockedAt).Say(usually), long
 }
 
-// reports says how the holder reports, and whether reports are missing.
-func (f *Facts) reports() (why Sentence, missing bool) {
+// reportsText describes how often the holder reports, and reports whether reports are missing.
+func (f *Input) reportsText() (why Sentence, missing bool) {
 	switch r := f.Record; {
 	case r.Alive == nil:
 		return nil, false
-	case f.late() && !ReportsProgress(r) && f.silence() <= silentTimes*f.ReportInterval:
+	case f.isLate() && !ReportsProgress(r) && f.silence() <= silentTimes*f.ReportInterval:
 		return why.Say("only heartbeats since, last ").Since(r.Alive.At).Say(" ago"), false
 	case f.ReportInterval == 0:
 		return why.Say("last report ").Since(r.Alive.At).Say(" ago"), false
@@ -212,24 +212,24 @@ func (f *Facts) reports() (why Sentence, missing bool) {
 		Since(f.Record.Alive.At).Say(" ago"), false
 }
 
-// heard reports whether the holder reported as it was to: progress or, before its alert, as often as before.
-func (f *Facts) heard() bool {
-	return ReportsProgress(f.Record) || f.ReportInterval > 0 && !f.late()
+// reportsAsExpected reports whether the holder reported progress or, before its alert, reports as often as before.
+func (f *Input) reportsAsExpected() bool {
+	return ReportsProgress(f.Record) || f.ReportInterval > 0 && !f.isLate()
 }
 
-func (f *Facts) late() bool {
+func (f *Input) isLate() bool {
 	return f.Judged.State == metadata.StateAlerting || f.Judged.State == metadata.StateExpired
 }
 
-// silence is how long ago the holder last reported; 0 for one that never did.
-func (f *Facts) silence() time.Duration {
+// silence returns how long ago the holder last reported; 0 for one that never did.
+func (f *Input) silence() time.Duration {
 	if f.Record.Alive == nil {
 		return 0
 	}
 	return f.Now.Sub(f.Record.Alive.At)
 }
 
-func (f *Facts) waiting() (why Sentence) {
+func (f *Input) waitText() (why Sentence) {
 	for i, w := range f.Waits {
 		said := "its process waits for "
 		if i > 0 {
@@ -250,8 +250,8 @@ func (f *Facts) waiting() (why Sentence) {
 	return why
 }
 
-// Ended says how a witness says that the holder ended.
-func Ended(s *metadata.Statement) Sentence {
+// EndedText returns how the holder ended, according to the statement of a witness.
+func EndedText(s *metadata.Statement) Sentence {
 	what, how := protocol.WhatEnded(s)
 	why := Sentence{}.Say(what)
 	if at := protocol.EndedAt(s); !at.IsZero() {
@@ -263,8 +263,8 @@ func Ended(s *metadata.Statement) Sentence {
 	return why
 }
 
-// Suspected reports whether a witness believes that the holder has ended, and nothing was heard of the holder since.
-func Suspected(r *metadata.Record) bool {
+// IsSuspected reports whether a witness suspects that the holder has ended, and the holder has not reported since.
+func IsSuspected(r *metadata.Record) bool {
 	s := r.Suspicion
 	return s != nil && s.Cause != metadata.CauseCommandLives && !(r.Alive != nil && r.Alive.Revision > s.Revision)
 }
@@ -274,7 +274,7 @@ func reserved(r *metadata.Record) bool {
 	return is
 }
 
-// String is the whole sentence as of the time; empty if nothing is known.
+// String returns the label and the sentence as of now; empty if nothing is known.
 func (d Diagnosis) String(now time.Time) string {
 	if d.Condition == Unknown {
 		return ""

@@ -18,16 +18,16 @@ func now() time.Time { return time.Date(2026, 11, 21, 3, 12, 41, 0, time.UTC) }
 func ago(d time.Duration) time.Time { return now().Add(-d) }
 
 // held is a hold of 50 minutes that nothing else is known of.
-func held() diagnosis.Facts {
-	return diagnosis.Facts{Now: now(),
+func held() diagnosis.Input {
+	return diagnosis.Input{Now: now(),
 		Judged: staleness.Judgement{State: metadata.StateHeld, DueAlert: now().Add(time.Hour)},
 		Record: &metadata.Record{Name: "a", UUID: "u", Token: 7,
 			Identity: metadata.Identity{Owner: "o", Hostname: "h", PID: 17}, LockedAt: ago(50 * time.Minute)}}
 }
 
-type change func(*diagnosis.Facts)
+type change func(*diagnosis.Input)
 
-func facts(changes ...change) diagnosis.Facts {
+func facts(changes ...change) diagnosis.Input {
 	f := held()
 	for _, c := range changes {
 		c(&f)
@@ -36,14 +36,14 @@ func facts(changes ...change) diagnosis.Facts {
 }
 
 func alerting(since time.Duration) change {
-	return func(f *diagnosis.Facts) {
+	return func(f *diagnosis.Input) {
 		f.Record.AlertAt = ago(since)
 		f.Judged = staleness.Judgement{State: metadata.StateAlerting, DueAlert: f.Record.AlertAt}
 	}
 }
 
 func reported(last time.Duration, every ...time.Duration) change {
-	return func(f *diagnosis.Facts) {
+	return func(f *diagnosis.Input) {
 		f.Record.Alive = &metadata.Alive{At: ago(last), Revision: 5}
 		for _, d := range every {
 			f.ReportInterval = d
@@ -52,7 +52,7 @@ func reported(last time.Duration, every ...time.Duration) change {
 }
 
 func usually(median, p95 time.Duration) change {
-	return func(f *diagnosis.Facts) { f.MedianHold, f.P95Hold = median, p95 }
+	return func(f *diagnosis.Input) { f.MedianHold, f.P95Hold = median, p95 }
 }
 
 func statement(cause string, revision int64) *metadata.Statement {
@@ -62,26 +62,26 @@ func statement(cause string, revision int64) *metadata.Statement {
 
 func TestDiagnosisIsNoMoreCertainThanTheFacts(t *testing.T) {
 	dies := func(revision int64) change {
-		return func(f *diagnosis.Facts) {
+		return func(f *diagnosis.Input) {
 			lockrecord.AttachStatements(f.Record, statement(metadata.CauseProcessEnded, revision), nil)
 		}
 	}
 	suspected := func(revision int64) change {
-		return func(f *diagnosis.Facts) {
+		return func(f *diagnosis.Input) {
 			lockrecord.AttachStatements(f.Record, nil, statement(metadata.CausePodDeleted, revision))
 		}
 	}
 	for name, c := range map[string]struct {
-		facts diagnosis.Facts
+		facts diagnosis.Input
 		word  diagnosis.Condition
 		says  string
 	}{
 		"nothing is known": {facts(), diagnosis.Unknown, ""},
-		"its report has no time": {facts(func(f *diagnosis.Facts) {
+		"its report has no time": {facts(func(f *diagnosis.Input) {
 			f.Record.LockedAt, f.Record.Alive = time.Time{}, &metadata.Alive{}
 		}), diagnosis.Unknown, ""},
-		"nobody holds it":      {facts(func(f *diagnosis.Facts) { f.Record.Token = 0 }), diagnosis.Unknown, ""},
-		"a person reserved it": {facts(alerting(time.Hour), reserved), diagnosis.Unknown, ""},
+		"nobody holds it":      {facts(func(f *diagnosis.Input) { f.Record.Token = 0 }), diagnosis.Unknown, ""},
+		"a person reserved it": {facts(alerting(time.Hour), isReservation), diagnosis.Unknown, ""},
 		"a witness has proof":  {facts(dies(9)), diagnosis.Dead, "Dead: its process ended 40s ago."},
 		"proof beats everything": {facts(dies(9), reported(time.Second, time.Second), waits("b", "")),
 			diagnosis.Dead, "Dead: its process ended 40s ago."},
@@ -105,10 +105,10 @@ func TestDiagnosisIsNoMoreCertainThanTheFacts(t *testing.T) {
 			diagnosis.Slow, "Slow or stuck: past its alert for 18m; only heartbeats since, last 9s ago."},
 		"late, and heartbeats repeat its progress": {facts(alerting(18*time.Minute),
 			reported(9*time.Second, 20*time.Second),
-			func(f *diagnosis.Facts) { f.Record.Alive.Progress = "page 3" }), diagnosis.Slow,
+			func(f *diagnosis.Input) { f.Record.Alive.Progress = "page 3" }), diagnosis.Slow,
 			"Slow or stuck: past its alert for 18m; only heartbeats since, last 9s ago."},
 		"late, but it reports progress": {facts(alerting(time.Minute), reported(2*time.Minute, 3*time.Minute),
-			func(f *diagnosis.Facts) { f.Record.Alive.Progress = "page 3" }), diagnosis.Slow,
+			func(f *diagnosis.Input) { f.Record.Alive.Progress = "page 3" }), diagnosis.Slow,
 			"Slow: past its alert for 1m; it reports about every 3m, last 2m ago."},
 		"late, and it never reported": {facts(alerting(18 * time.Minute)), diagnosis.Slow,
 			"Slow or stuck: past its alert for 18m; it never reported, and too few past holds are known to compare."},
@@ -148,14 +148,14 @@ func TestDiagnosisIsNoMoreCertainThanTheFacts(t *testing.T) {
 	}
 }
 
-func reserved(f *diagnosis.Facts) { f.Record.Attributes = map[string]any{"reserved": true} }
+func isReservation(f *diagnosis.Input) { f.Record.Attributes = map[string]any{"reserved": true} }
 
-func detached(f *diagnosis.Facts) { f.Record.Process = &metadata.Process{Detached: true} }
+func detached(f *diagnosis.Input) { f.Record.Process = &metadata.Process{Detached: true} }
 
-func forced(f *diagnosis.Facts) { f.Forced = true }
+func forced(f *diagnosis.Input) { f.Forced = true }
 
 func waits(lock, holder string) change {
-	return func(f *diagnosis.Facts) {
+	return func(f *diagnosis.Input) {
 		f.Waits = append(f.Waits, diagnosis.Wait{Lock: lock, Since: ago(3 * time.Minute), Holder: holder})
 	}
 }
@@ -183,11 +183,11 @@ func TestHoldsEndedByOthersAreNotUsual(t *testing.T) {
 	past := []metadata.Ending{ending(metadata.EndingForced), ending(metadata.EndingAutoUnlocked),
 		ending(metadata.EndingAbandoned), ending(metadata.EndingForced), ending(metadata.EndingForced)}
 	f := held()
-	if f.Compare(past); !f.Forced || f.MedianHold != time.Hour || f.P95Hold != time.Hour {
+	if f.AddPastHolds(past); !f.Forced || f.MedianHold != time.Hour || f.P95Hold != time.Hour {
 		t.Errorf("compared with holds that others ended, the facts are %+v", f)
 	}
 	for _, how := range []string{metadata.EndingReleased, metadata.EndingYielded} {
-		if f.Compare(append(past, ending(how))); f.Forced || f.MedianHold != 0 {
+		if f.AddPastHolds(append(past, ending(how))); f.Forced || f.MedianHold != 0 {
 			t.Errorf("a hold was %s, and the facts are %+v", how, f)
 		}
 	}

@@ -40,29 +40,29 @@ func (l Inconsistent) String() string { return text.Visible(l.Name) + " " + l.Wh
 // maxPermits bounds the permits of one holder, so that their sum does not overflow.
 const maxPermits = 1_000_000_000
 
-// taken is how a lock is held that several hold.
-type taken struct {
+// usage is how much of a multi-holder lock its holders have.
+type usage struct {
 	permits, limit       int
 	withPermits, readers int
-	whole                bool // somebody holds all of it, too
+	exclusive            bool // somebody holds all of it, too
 }
 
 // FindInconsistent returns the locks in a state that no client that follows the protocol leaves in etcd, by name: more
 // holders than they allow, or a lock delay that never ends. Records outside the keys of any lock hold nothing.
 func FindInconsistent(locks []*metadata.Record, delays []metadata.LockDelay) []Inconsistent {
-	shared := map[string]*taken{}
+	shared := map[string]*usage{}
 	isHeld := func(r *metadata.Record) bool { return r.Token != 0 && !r.Misplaced }
 	for _, r := range locks {
 		if s := r.Share(); s.LockName != "" && isHeld(r) {
 			if shared[s.LockName] == nil {
-				shared[s.LockName] = &taken{}
+				shared[s.LockName] = &usage{}
 			}
 			shared[s.LockName].add(s)
 		}
 	}
 	for _, r := range locks {
 		if t := shared[r.Name]; t != nil && isHeld(r) {
-			t.whole = true
+			t.exclusive = true
 		}
 	}
 	var found []Inconsistent
@@ -81,7 +81,7 @@ func FindInconsistent(locks []*metadata.Record, delays []metadata.LockDelay) []I
 	return found
 }
 
-func (t *taken) add(s metadata.Share) {
+func (t *usage) add(s metadata.Share) {
 	if s.Kind == metadata.KindShared {
 		t.readers++
 		return
@@ -93,13 +93,13 @@ func (t *taken) add(s metadata.Share) {
 
 // judge adds what is inconsistent. Holders may know different limits, because a limit can be changed; the largest was
 // valid at some time.
-func (t *taken) judge(found []Inconsistent, name string) []Inconsistent {
+func (t *usage) judge(found []Inconsistent, name string) []Inconsistent {
 	if t.limit > 0 && t.permits > t.limit {
 		found = append(found,
 			Inconsistent{name, TooManyPermits, fmt.Sprintf("has %d of %d permits out", t.permits, t.limit)})
 	}
 	switch {
-	case t.whole:
+	case t.exclusive:
 		found = append(found, Inconsistent{name, MixedHolders,
 			"is held as a whole beside " + text.Count(t.withPermits+t.readers, "share")})
 	case t.withPermits > 0 && t.readers > 0:

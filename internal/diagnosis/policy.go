@@ -73,8 +73,8 @@ func CombinePolicies(running []metadata.Presence) CombinedPolicy {
 
 func removes(p metadata.Presence) bool { return p.Mode == ModeAutoUnlock }
 
-// Known reports whether there are unlockers and all say how they decide.
-func (f *CombinedPolicy) Known() bool { return f.Unlockers > 0 && len(f.PolicyUnknown) == 0 }
+// IsKnown reports whether there are unlockers and all say how they decide.
+func (f *CombinedPolicy) IsKnown() bool { return f.Unlockers > 0 && len(f.PolicyUnknown) == 0 }
 
 // WhyUnknown names the unlockers that do not publish their policy, for the middle of a sentence.
 func (f *CombinedPolicy) WhyUnknown() string {
@@ -85,12 +85,12 @@ func (f *CombinedPolicy) WhyUnknown() string {
 	return names + " do not publish their policy"
 }
 
-// quicker is the combined policy of two unlockers: whichever acts first counts.
+// quicker returns the combined policy of two unlockers: whichever acts first counts.
 func quicker(a, b staleness.Policy) staleness.Policy {
 	p := staleness.Policy{
 		ClockSkew: min(a.ClockSkew, b.ClockSkew), MinWarning: min(a.MinWarning, b.MinWarning),
-		DefaultAlertAfter:      earlier(a.DefaultAlertAfter, b.DefaultAlertAfter),
-		DefaultAutoUnlockAfter: earlier(a.DefaultAutoUnlockAfter, b.DefaultAutoUnlockAfter),
+		DefaultAlertAfter:      shorter(a.DefaultAlertAfter, b.DefaultAlertAfter),
+		DefaultAutoUnlockAfter: shorter(a.DefaultAutoUnlockAfter, b.DefaultAutoUnlockAfter),
 		UnlockAbandoned:        a.UnlockAbandoned || b.UnlockAbandoned,
 		AbandonedGrace:         min(a.AbandonedGrace, b.AbandonedGrace),
 		// whoever removes the lock, others may have to wait this long
@@ -105,8 +105,8 @@ func quicker(a, b staleness.Policy) staleness.Policy {
 	return p
 }
 
-// earlier is the shorter of two times, where 0 means never.
-func earlier(a, b time.Duration) time.Duration {
+// shorter returns the shorter of two durations, where 0 means never.
+func shorter(a, b time.Duration) time.Duration {
 	if a == 0 || b == 0 {
 		return max(a, b)
 	}
@@ -134,7 +134,7 @@ func (f *CombinedPolicy) Exclusions() []string {
 
 // Excludes reports whether none of the unlockers ever removes the lock, because of its name.
 func (f *CombinedPolicy) Excludes(lock string) bool {
-	if !f.Known() || len(f.exclusions) > maxExclusions {
+	if !f.IsKnown() || len(f.exclusions) > maxExclusions {
 		return false
 	}
 	return len(f.exclusions) > 0 &&

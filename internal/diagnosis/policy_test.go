@@ -68,8 +68,8 @@ func TestFastestUnlockerDetermines(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := diagnosis.CombinePolicies(c.running)
-			if got.Known() != c.known {
-				t.Errorf("known is %v", got.Known())
+			if got.IsKnown() != c.known {
+				t.Errorf("known is %v", got.IsKnown())
 			}
 			if got.Unlockers != c.want.Unlockers || got.Removes != c.want.Removes || got.Policy != c.want.Policy ||
 				got.Watching != c.want.Watching || !reflect.DeepEqual(got.PolicyUnknown, c.want.PolicyUnknown) {

@@ -11,10 +11,10 @@ import (
 
 func (c *Input) stale() Headline {
 	v := Headline{Class: locks.ClassStale, Steps: []Step{{Kind: LookAtView}}}
-	v.Summary = v.Summary.Say("etcd has not answered for ").Since(c.Heard)
-	v.Details = v.Details.Say("You see the locks as of " + c.Heard.UTC().Format("15:04:05") + " UTC.")
-	if c.Why != "" {
-		v.Summary = v.Summary.Say(": " + c.Why)
+	v.Summary = v.Summary.Say("etcd has not answered for ").Since(c.SilentSince)
+	v.Details = v.Details.Say("You see the locks as of " + c.SilentSince.UTC().Format("15:04:05") + " UTC.")
+	if c.SilenceCause != "" {
+		v.Summary = v.Summary.Say(": " + c.SilenceCause)
 	}
 	v.Summary = v.Summary.Say(".")
 	return v
@@ -23,7 +23,7 @@ func (c *Input) stale() Headline {
 func (c *Input) unlockers() Headline {
 	v := Headline{Class: locks.ClassUnlockers, Steps: []Step{{Kind: ReadRunbook}}}
 	say := func(alert, words string) Headline {
-		v.unlockers = alert
+		v.unlockerAlert = alert
 		v.Summary = v.Summary.Say(words + ".")
 		return v
 	}
@@ -116,7 +116,7 @@ func (c *Input) allIsWell(l *locks.HeldLock) Headline {
 		summary = summary.Say(pick(c.Waiting == 0, "no waiters.", waiting(c.Waiting)+"."))
 		return Headline{Class: locks.ClassOnTime, Summary: summary}
 	}
-	v := c.about(l)
+	v := c.forHeldLock(l)
 	summary = summary.Say(waiting(c.Waiting))
 	if !l.Longest.IsZero() {
 		summary = summary.Say(pick(c.Waiting == 1, " for ", ", the longest for ")).Since(l.Longest)

@@ -16,15 +16,15 @@ import (
 
 // Input is the state of the locks of one etcd cluster, from which the headline is chosen.
 type Input struct {
-	Now   time.Time // as of which the locks were judged
-	Heard time.Time // when etcd was heard last, if the view is not current; else zero
-	Why   string    // that it is silent, in a few words; may be empty
-	Alarm string    // that etcd has raised, in a sentence without its full stop; empty: none is known
+	Now          time.Time // as of which the locks were judged
+	SilentSince  time.Time // when etcd was heard last, if the view is not current; else zero
+	SilenceCause string    // why it is silent, in a few words; may be empty
+	Alarm        string    // that etcd has raised, in a sentence without its full stop; empty: none is known
 
-	Unnamed   bool                     // the name of the lock is said elsewhere
-	Running   []metadata.Presence      // the unlockers that are alive
-	Unwatched bool                     // nobody cares for the unlockers
-	Combined  diagnosis.CombinedPolicy // what these do to stale locks
+	OmitName        bool                     // the name of the lock is said elsewhere
+	Running         []metadata.Presence      // the unlockers that are alive
+	IgnoreUnlockers bool                     // problems of the unlockers are no headline
+	Combined        diagnosis.CombinedPolicy // what these do to stale locks
 
 	Cycles    []deadlock.Cycle      // the oldest first
 	Unclaimed []diagnosis.Unclaimed // those that have been free for longest first
@@ -36,8 +36,7 @@ type Input struct {
 	Waiting      int
 }
 
-// InputOf returns what the locks of a snapshot say. Unclaimed locks are for the caller to add, who knows whether the
-// snapshot is up to date.
+// InputOf returns the input from a snapshot. The caller adds Unclaimed, if it knows that the snapshot is current.
 func InputOf(s *locks.Snapshot, running []metadata.Presence, now time.Time) Input {
 	return Input{Now: now, Running: running, Combined: s.Combined, Held: len(s.Rows), Leased: len(s.Leased),
 		Waiting: s.All.Waiting,
@@ -48,10 +47,10 @@ func InputOf(s *locks.Snapshot, running []metadata.Presence, now time.Time) Inpu
 type Headline struct {
 	Class locks.Class
 	Lock  string // that it is about; empty: none
-	// Holder is whom it is about; nil: nobody holds the lock.
+	// Holder is the hold that it is about; nil: nobody holds the lock.
 	Holder  *metadata.Record
 	Summary diagnosis.Sentence // what is the matter
-	Details diagnosis.Sentence // what else decides, and what happens next; may be empty
+	Details diagnosis.Sentence // what happens next, and why; may be empty
 	Steps   []Step             // what can be done, from harmless to dangerous
 	More    []More             // what else is wrong
 	// Inconsistent are the first of the locks that no client leaves like that.
@@ -59,14 +58,14 @@ type Headline struct {
 
 	IsInconsistent bool // Lock is, which is what Summary says
 
-	unlockers string // the alert about them, in lower case
+	unlockerAlert string // the alert about them, in lower case
 }
 
 // More is a count of other problems: those of a class.
 type More struct {
-	Class locks.Class
-	N     int
-	Same  bool // as that of the sentence
+	Class     locks.Class
+	N         int
+	SameClass bool // as that of the sentence
 }
 
 // String is "2 more late".
@@ -75,7 +74,7 @@ func (m More) String() string {
 	if m.Class == locks.ClassDeadlock {
 		words = "deadlocked"
 	}
-	if m.Same {
+	if m.SameClass {
 		words = "more " + words
 	}
 	return text.Thousands(m.N) + " " + words
@@ -83,11 +82,11 @@ func (m More) String() string {
 
 // String returns all sentences as of a time, in one line of visible characters.
 func (v *Headline) String(now time.Time) string {
-	return strings.TrimSpace(v.Summary.String(now)+" "+v.Details.String(now)) + v.Also()
+	return strings.TrimSpace(v.Summary.String(now)+" "+v.Details.String(now)) + v.MoreText()
 }
 
-// Also says what else is wrong, after the sentences; empty if nothing is.
-func (v *Headline) Also() string {
+// MoreText returns a sentence about what else is wrong; empty if nothing is.
+func (v *Headline) MoreText() string {
 	var more []string
 	for _, m := range v.More {
 		more = append(more, m.String())
@@ -103,7 +102,7 @@ func (v *Headline) Also() string {
 
 // For returns the headline of all locks.
 func For(c Input) Headline {
-	v := c.first()
+	v := c.mostUrgent()
 	var all locks.ClassCounts
 	if c.Ranking != nil {
 		all = c.Ranking.Counts
@@ -112,7 +111,7 @@ func For(c Input) Headline {
 	all[locks.ClassUnclaimed] = len(c.Unclaimed)
 	for _, class := range locks.Classes()[:locks.ClassLeaving-1] {
 		m := More{class, all[class], class == v.Class}
-		if m.Same {
+		if m.SameClass {
 			m.N--
 		}
 		if m.N > 0 {
@@ -138,7 +137,7 @@ func ForLock(c Input, name string, held *locks.HeldLock) (v Headline, ok bool) {
 			v = c.deadlock(&c.Cycles[i])
 			v.Lock = name
 			if held != nil {
-				v.Steps = c.describe(held, []StepKind{LookAtCycle, AskToFinish, End, Force})
+				v.Steps = c.describe(held, []StepKind{LookAtCycle, AskToFinish, EndProcess, ForceUnlock})
 			}
 			return v, true
 		}
@@ -149,7 +148,7 @@ func ForLock(c Input, name string, held *locks.HeldLock) (v Headline, ok bool) {
 			alone.Row = new(*held.Row)
 			alone.Acknowledged = nil
 		}
-		v = c.about(&alone)
+		v = c.forHeldLock(&alone)
 		for _, l := range c.Inconsistent {
 			if l.Name == queue && held.Inconsistent == "" {
 				v.Details = diagnosis.Join([]sentence{v.Details, sentence{}.Say("It " + l.Why + ".")}, " ")
@@ -165,8 +164,8 @@ func ForLock(c Input, name string, held *locks.HeldLock) (v Headline, ok bool) {
 	return Headline{}, false
 }
 
-// first is the headline about what is most urgent.
-func (c *Input) first() Headline {
+// mostUrgent returns the headline about what is most urgent.
+func (c *Input) mostUrgent() Headline {
 	switch {
 	case c.viewIsStale():
 		return c.stale()
@@ -181,20 +180,20 @@ func (c *Input) first() Headline {
 	case c.Ranking.First.Class == locks.ClassOnTime:
 		return c.allIsWell(c.Ranking.First)
 	}
-	return c.about(c.Ranking.First)
+	return c.forHeldLock(c.Ranking.First)
 }
 
-func (c *Input) viewIsStale() bool { return !c.Heard.IsZero() }
+func (c *Input) viewIsStale() bool { return !c.SilentSince.IsZero() }
 
 // unlockersFail reports whether locks are not removed in time. While etcd is silent, that is unknown.
 func (c *Input) unlockersFail() bool {
-	return !c.viewIsStale() && !c.Unwatched &&
+	return !c.viewIsStale() && !c.IgnoreUnlockers &&
 		(c.Alarm != "" || len(c.Running) == 0 || len(c.heldBack()) > 0 || len(diagnosis.Disagreements(c.Running)) > 0)
 }
 
 type sentence = diagnosis.Sentence
 
-func (c *Input) about(l *locks.HeldLock) Headline {
+func (c *Input) forHeldLock(l *locks.HeldLock) Headline {
 	summary, then := c.held(l)
 	return Headline{Class: l.Class, Lock: l.Lock, Holder: l.Record, Summary: summary,
 		Details: diagnosis.Join(then, " "),

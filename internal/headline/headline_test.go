@@ -135,7 +135,7 @@ func TestTheTable(t *testing.T) {
 			}
 			say(v, where)
 			k.without(t, u, v.String(now()))
-			c.Heard = ago(12 * s)
+			c.SilentSince = ago(12 * s)
 			if v := headline.For(c); v.Class != locks.ClassStale || strings.Contains(v.Details.String(now()), k.name) {
 				t.Errorf("%s: while etcd is silent it says %q", where, v.String(now()))
 			}
@@ -191,9 +191,9 @@ func systems() map[string]headline.Input {
 	unverified.heldBack = []string{string(staleness.RuleUnverified)}
 	return map[string]headline.Input{
 		"their clocks are unverified":        unverified.cluster(late),
-		"etcd is silent, and a lock is late": changed(func(c *headline.Input) { c.Heard = ago(12 * s) }, late),
+		"etcd is silent, and a lock is late": changed(func(c *headline.Input) { c.SilentSince = ago(12 * s) }, late),
 		"etcd is silent, and why is known": changed(func(c *headline.Input) {
-			c.Heard, c.Why = ago(12*s), "no leader"
+			c.SilentSince, c.SilenceCause = ago(12*s), "no leader"
 		}),
 		"no unlocker runs":      runs{}.cluster(late),
 		"etcd is full":          changed(func(c *headline.Input) { c.Alarm = "etcd is full" }, late),
@@ -241,7 +241,7 @@ func TestCommandsFollowThePlace(t *testing.T) {
 		x.host, x.pid = host, 17
 		var got []string
 		for _, step := range headline.For(policies()[0].cluster(x)).Steps {
-			if step.Kind == headline.LookAtLock || step.Kind == headline.End {
+			if step.Kind == headline.LookAtLock || step.Kind == headline.EndProcess {
 				got = append(got, step.Commands...)
 			}
 		}
@@ -302,7 +302,7 @@ func TestSystemsComeBeforeLocks(t *testing.T) {
 		{name: "9", alert: h, unreadable: true}, {name: "10", alert: -h, unlock: -s}} {
 		c.Ranking.Add(x.lock(&c.Combined))
 	}
-	c.Heard = ago(9 * s)
+	c.SilentSince = ago(9 * s)
 	c.Cycles = []deadlock.Cycle{cycle()}
 	c.Unclaimed = []diagnosis.Unclaimed{free(2)}
 	next := func(want locks.Class) {
@@ -312,7 +312,7 @@ func TestSystemsComeBeforeLocks(t *testing.T) {
 		}
 	}
 	next(locks.ClassStale)
-	c.Heard = time.Time{}
+	c.SilentSince = time.Time{}
 	running := c.Running
 	c.Running = nil
 	next(locks.ClassUnlockers)

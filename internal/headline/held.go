@@ -17,22 +17,22 @@ func (c *Input) held(l *locks.HeldLock) (summary sentence, then []sentence) {
 	then = []sentence{c.waitersText(l)}
 	switch l.Class {
 	case locks.ClassOverdue:
-		summary = c.overdue(l)
+		summary = c.overdueText(l)
 	case locks.ClassDead:
-		summary = c.dead(l)
+		summary = c.deadText(l)
 		then = append(then, c.whyDeadRemains(l))
 	case locks.ClassSilent:
-		summary = c.silent(l)
+		summary = c.silentText(l)
 		then = append(then, c.autoUnlockText(l))
 	case locks.ClassLate:
-		summary = c.late(l)
+		summary = c.lateText(l)
 		then = append(then, c.autoUnlockText(l))
 	case locks.ClassMalformed:
-		summary = c.malformed(l)
+		summary = c.malformedText(l)
 	case locks.ClassLeaving:
-		summary = c.leaving(l)
+		summary = c.leavingText(l)
 	default:
-		summary = c.inTime(l)
+		summary = c.onTimeText(l)
 		then = append(then, c.alertText(l))
 		if !l.AlertsAtUnlock() || c.WhyNeverRemoved(l) != "" {
 			then = append(then, c.autoUnlockText(l))
@@ -48,7 +48,7 @@ func (c *Input) subject(l *locks.HeldLock, holder bool) (s sentence) {
 		s = s.Say("One of " + text.Thousands(l.Shares) + " holders")
 	case !holder:
 		return c.name(l.Lock)
-	case c.Unnamed:
+	case c.OmitName:
 		return s.Say("Its holder")
 	default:
 		s = s.Say("The holder")
@@ -58,7 +58,7 @@ func (c *Input) subject(l *locks.HeldLock, holder bool) (s sentence) {
 
 // name begins a sentence with a lock.
 func (c *Input) name(lock string) (s sentence) {
-	if c.Unnamed {
+	if c.OmitName {
 		return s.Say("It")
 	}
 	return s.Lock(lock)
@@ -66,13 +66,13 @@ func (c *Input) name(lock string) (s sentence) {
 
 // ofLock names the lock after its holders.
 func (c *Input) ofLock(l *locks.HeldLock) (s sentence) {
-	if c.Unnamed {
+	if c.OmitName {
 		return nil
 	}
 	return s.Say(" of ").Lock(l.Lock)
 }
 
-func (c *Input) overdue(l *locks.HeldLock) (s sentence) {
+func (c *Input) overdueText(l *locks.HeldLock) (s sentence) {
 	s = c.subject(l, l.State == metadata.StateAbandoned)
 	stays := c.WhyNeverRemoved(l)
 	switch {
@@ -94,17 +94,17 @@ func (c *Input) overdue(l *locks.HeldLock) (s sentence) {
 	return s.Say(".")
 }
 
-func (c *Input) dead(l *locks.HeldLock) sentence {
-	return c.subject(l, true).Say(" is dead: ").And(diagnosis.Ended(l.Record.Death)).Say(".")
+func (c *Input) deadText(l *locks.HeldLock) sentence {
+	return c.subject(l, true).Say(" is dead: ").And(diagnosis.EndedText(l.Record.Death)).Say(".")
 }
 
-func (c *Input) silent(l *locks.HeldLock) sentence {
+func (c *Input) silentText(l *locks.HeldLock) sentence {
 	r := l.Record
 	s := c.subject(l, false).Say(" is ").Since(l.LateSince())
 	has := pick(l.Shares > 1, "has", "its holder has")
 	switch {
-	case diagnosis.Suspected(r):
-		return s.Say(" late, and its holder may be dead: ").And(diagnosis.Ended(r.Suspicion)).
+	case diagnosis.IsSuspected(r):
+		return s.Say(" late, and its holder may be dead: ").And(diagnosis.EndedText(r.Suspicion)).
 			Say(" (suspected, not proven).")
 	case l.Rhythm() == 0:
 		return s.Say(" late, and " + has + " never reported.")
@@ -116,7 +116,7 @@ func (c *Input) silent(l *locks.HeldLock) sentence {
 	return s.Say(".")
 }
 
-func (c *Input) late(l *locks.HeldLock) sentence {
+func (c *Input) lateText(l *locks.HeldLock) sentence {
 	alive := l.Record.Alive
 	s := c.subject(l, false).Say(" is ").Since(l.LateSince()).Say(" late")
 	if diagnosis.ReportsProgress(l.Record) {
@@ -144,7 +144,7 @@ func aliveText(l *locks.HeldLock, whose string) (s sentence) {
 // maxProgress is how much of a progress a sentence has, in bytes.
 const maxProgress = 80
 
-func (c *Input) malformed(l *locks.HeldLock) sentence {
+func (c *Input) malformedText(l *locks.HeldLock) sentence {
 	r := l.Record
 	switch {
 	case l.State != metadata.StateMalformed:
@@ -160,13 +160,13 @@ func (c *Input) malformed(l *locks.HeldLock) sentence {
 		return c.unreadableTime(l, l.DueAlert.IsZero() && c.Combined.Policy.DefaultAlertAfter == 0, " is late",
 			": its alert", lockrecord.FieldAlertAt)
 	}
-	return c.subject(l, false).Say(" is malformed: " + unreadable(r) + ".")
+	return c.subject(l, false).Say(" is malformed: " + unreadableText(r) + ".")
 }
 
 // unreadableTime says that a time of the record is missing or cannot be read: nobody can tell it, or the unlockers do.
 func (c *Input) unreadableTime(l *locks.HeldLock, unknown bool, what, is, field string) (s sentence) {
 	s = s.Say(pick(unknown, "Nobody can tell when ", "Only the unlockers' default says when "))
-	if c.Unnamed {
+	if c.OmitName {
 		s = s.Say("it" + what + is)
 	} else {
 		s = s.Lock(l.Lock).Say(what + is)
@@ -184,7 +184,7 @@ func problem(r *metadata.Record, field string) metadata.Problem {
 	return r.Problems[max(0, i)]
 }
 
-func (c *Input) leaving(l *locks.HeldLock) sentence {
+func (c *Input) leavingText(l *locks.HeldLock) sentence {
 	abandoned := l.State == metadata.StateAbandoned
 	is := pick(abandoned, " is dead", " has expired")
 	if l.Display == metadata.StateExpiring {
@@ -198,8 +198,8 @@ func (c *Input) leaving(l *locks.HeldLock) sentence {
 		Say(pick(abandoned, ".", " at the latest."))
 }
 
-// inTime says of a lock alone that nothing is wrong with it.
-func (c *Input) inTime(l *locks.HeldLock) (s sentence) {
+// onTimeText says of a lock alone that nothing is wrong with it.
+func (c *Input) onTimeText(l *locks.HeldLock) (s sentence) {
 	if l.Shares > 1 {
 		return s.Say(pick(l.Shares == 2, "Both", "All "+text.Thousands(l.Shares)) + " holders").And(c.ofLock(l)).
 			Say(" are on time.")

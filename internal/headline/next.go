@@ -47,7 +47,7 @@ func (c *Input) whyDeadRemains(l *locks.HeldLock) (s sentence) {
 	switch why := c.WhyNeverRemoved(l); {
 	case why != "":
 		return s.Say("No auto-unlock: " + why + ".")
-	case !c.Combined.Known():
+	case !c.Combined.IsKnown():
 		return s.Say("Whether it will be unlocked is unknown: " + c.Combined.WhyUnknown() + ".")
 	case l.ExpiresAt.IsZero():
 		return s.Say("Unlockers only report it.")

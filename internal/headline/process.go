@@ -13,16 +13,16 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// isRun reports whether the holder is mutexctl run, whose command does the work.
-func isRun(r *metadata.Record) bool { return r.Process != nil && r.Process.CgroupID != 0 }
+// isMutexctlRun reports whether the holder is mutexctl run, whose command does the work.
+func isMutexctlRun(r *metadata.Record) bool { return r.Process != nil && r.Process.CgroupID != 0 }
 
 // lookCommands show what the holder and its children do, as far as its record says where they run. A holder that
 // reported is probably there, so that what it did comes first.
 func lookCommands(r *metadata.Record) (list []string) {
-	pod, machine := place(r)
+	pod, machine := podOrMachine(r)
 	if pod != "" {
 		list = append(list, "kubectl get pod "+pod, "kubectl logs --since=30m "+pod)
-		if r.Alive != nil && !diagnosis.Suspected(r) {
+		if r.Alive != nil && !diagnosis.IsSuspected(r) {
 			slices.Reverse(list)
 		}
 	}
@@ -33,7 +33,7 @@ func lookCommands(r *metadata.Record) (list []string) {
 }
 
 func endCommands(r *metadata.Record) (list []string) {
-	pod, machine := place(r)
+	pod, machine := podOrMachine(r)
 	if pod != "" {
 		list = append(list, "kubectl delete pod "+pod)
 	}
@@ -43,9 +43,9 @@ func endCommands(r *metadata.Record) (list []string) {
 	return list
 }
 
-// place returns the operand of kubectl for the pod that the holder may run in, and whether it may run on a machine: as
-// its record says, or else as Kubernetes names pods.
-func place(r *metadata.Record) (pod string, machine bool) {
+// podOrMachine returns the operand of kubectl for the pod that the holder may run in, and whether it may run on a
+// machine: as its record says, or else as Kubernetes names pods.
+func podOrMachine(r *metadata.Record) (pod string, machine bool) {
 	if p := r.Process; p != nil && p.PodName != "" {
 		if p.PodNamespace != "" {
 			pod = "-n " + text.ShellWord(p.PodNamespace) + " "

@@ -14,24 +14,24 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// Matter says in a few words what is the matter with a hold in a class, or for how long it is held.
-func Matter(r *locks.Row, class locks.Class) (s sentence) {
+// StatusText describes in a few words what is wrong with a hold in a class, or how long it has been held.
+func StatusText(r *locks.Row, class locks.Class) (s sentence) {
 	switch class {
 	case locks.ClassDeadlock:
 		return s.Say("deadlock")
 	case locks.ClassSilent:
-		return s.Since(r.LateSince()).Say(pick(diagnosis.Suspected(r.Record), " late, may be dead", " late, silent"))
+		return s.Since(r.LateSince()).Say(pick(diagnosis.IsSuspected(r.Record), " late, may be dead", " late, silent"))
 	case locks.ClassLate:
 		return s.Since(r.LateSince()).
 			Say(pick(diagnosis.ReportsProgress(r.Record), " late, reports", " late, no progress"))
 	case locks.ClassMalformed:
-		return s.Say(cmp.Or(strings.TrimPrefix(r.Inconsistent, "has "), unreadable(r.Record)))
+		return s.Say(cmp.Or(strings.TrimPrefix(r.Inconsistent, "has "), unreadableText(r.Record)))
 	}
 	switch {
 	case r.Leased != nil:
 		return s.Say(pick(r.LockedAt.IsZero(), "leased over ", "leased ")).Since(r.SeenAt)
 	case r.ProvenDead():
-		return ended(r.Death)
+		return endedText(r.Death)
 	case r.State == metadata.StateExpired:
 		return s.Say("expired ").Since(r.ExpiresAt).Say(" ago")
 	case r.LockedAt.IsZero():
@@ -40,8 +40,8 @@ func Matter(r *locks.Row, class locks.Class) (s sentence) {
 	return s.Say("held ").Since(r.LockedAt)
 }
 
-// unreadable says what is wrong with a malformed record.
-func unreadable(r *metadata.Record) string {
+// unreadableText describes what is wrong with a malformed record.
+func unreadableText(r *metadata.Record) string {
 	switch {
 	case r.Misplaced:
 		return "misplaced keys"
@@ -60,11 +60,11 @@ func unreadable(r *metadata.Record) string {
 	}
 }
 
-// maxFieldShown is how much of the name of a field the words of a row have, in bytes.
+// maxFieldShown is how many bytes of the name of a field a row shows.
 const maxFieldShown = 20
 
-// ended says how and when a holder ended: "killed (SIGKILL) 7s ago".
-func ended(s *metadata.Statement) sentence {
+// endedText describes how and when a holder ended: "killed (SIGKILL) 7s ago".
+func endedText(s *metadata.Statement) sentence {
 	how := "ended "
 	switch {
 	case s.Signal != "":
@@ -75,8 +75,8 @@ func ended(s *metadata.Statement) sentence {
 	return sentence{}.Say(how).Since(protocol.EndedAt(s)).Say(" ago")
 }
 
-// Outcome says in a few words what happens to a hold if nobody acts.
-func (c *Input) Outcome(r *locks.Row) (s sentence) {
+// NextText describes in a few words what happens to a hold if nobody acts.
+func (c *Input) NextText(r *locks.Row) (s sentence) {
 	l := &locks.HeldLock{Row: r, Lock: r.Name}
 	never := r.DueUnlock().IsZero() || r.Misplaced || c.WhyNeverRemoved(l) != ""
 	switch {
@@ -88,7 +88,7 @@ func (c *Input) Outcome(r *locks.Row) (s sentence) {
 		return s.Say("alert ").Until(r.DueAlert)
 	case never:
 		return s.Say("never")
-	case r.Class == locks.ClassDead && !c.Combined.Known():
+	case r.Class == locks.ClassDead && !c.Combined.IsKnown():
 		return s.Say("unlock unknown")
 	case len(c.paused(l, staleness.RuleUnverified)) > 0:
 		return s.Say("unlock paused")
@@ -108,7 +108,7 @@ func alertsFirst(r *locks.Row, neverRemoved bool) bool {
 	return isQuiet && !r.DueAlert.IsZero() && (neverRemoved || !r.AlertsAtUnlock())
 }
 
-// Resolves reports whether unlockers go on to remove what is due: none of that is known while etcd is silent.
-func (c *Input) Resolves() bool {
+// RemovalsContinue reports whether unlockers remove what is due now. While etcd is silent, that is unknown: false.
+func (c *Input) RemovalsContinue() bool {
 	return !c.viewIsStale() && len(diagnosis.HeldBackBy(c.Running, staleness.RuleUnverified)) == 0
 }

@@ -14,7 +14,7 @@ type Step struct {
 	Commands []string // for a shell, the best first; empty: it needs a page
 }
 
-// StepKind is what is done.
+// StepKind is the kind of a step.
 type StepKind string
 
 // The kinds of steps. A page leads there, as far as its reader may; the command line has a command.
@@ -26,12 +26,12 @@ const (
 	LookAtLock  StepKind = "look"         // look at the process, its pod or its host
 	GiveTime    StepKind = "more_time"    // the holder works, but needs longer
 	AskToFinish StepKind = "ask"          // the holder can stop early
-	End         StepKind = "end"          // end the process, which releases the lock
+	EndProcess  StepKind = "end"          // end the process, which releases the lock
 	SeeProblems StepKind = "problems"     // what is wrong with the record
-	Force       StepKind = "force_unlock" // take the lock away
+	ForceUnlock StepKind = "force_unlock" // take the lock away
 )
 
-// Words are the step on a button; empty: there is none for it.
+// Words returns the text of the step's button; empty if it has none.
 func (k StepKind) Words() string {
 	switch k {
 	case LookAtView:
@@ -44,33 +44,33 @@ func (k StepKind) Words() string {
 		return "Give more time…"
 	case AskToFinish:
 		return "Ask to finish…"
-	case Force:
+	case ForceUnlock:
 		return "Force unlock…"
 	}
 	return ""
 }
 
-// Verb is what an operator does to the hold with this step; empty: nothing.
+// Verb returns the operator action that the step is; empty if it is none.
 func (k StepKind) Verb() protocol.Verb {
 	switch k {
 	case GiveTime:
 		return protocol.VerbExtend
 	case AskToFinish:
 		return protocol.VerbAsk
-	case Force:
+	case ForceUnlock:
 		return protocol.VerbForceUnlock
 	}
 	return ""
 }
 
-// runbooks is where the runbooks are, by the names of alerts in lower case.
-const runbooks = "https://github.com/clustermutex/unlocker/blob/main/docs/runbooks.md#"
+// runbooksURL is the address of the runbooks, up to the name of an alert in lower case.
+const runbooksURL = "https://github.com/clustermutex/unlocker/blob/main/docs/runbooks.md#"
 
-// Runbook is where it is written what to do about the class; empty where nothing is wrong.
+// Runbook returns the address of the runbook for the class; empty if nothing is wrong.
 func (v *Headline) Runbook() string {
 	alert, wrong := map[locks.Class]string{
 		locks.ClassStale:     "unlockerviewstale",
-		locks.ClassUnlockers: v.unlockers,
+		locks.ClassUnlockers: v.unlockerAlert,
 		locks.ClassDeadlock:  "unlockerdeadlock",
 		locks.ClassUnclaimed: "unlockerlockunclaimed",
 		locks.ClassOverdue:   "unlockerlockexpired",
@@ -85,10 +85,10 @@ func (v *Headline) Runbook() string {
 	case v.IsInconsistent:
 		alert = "unlockerlockinconsistent"
 	}
-	return runbooks + alert
+	return runbooksURL + alert
 }
 
-// Next is the first step; none where nothing is wrong, or where it ends by itself.
+// Next returns the first step; none if nothing is wrong, or if it ends by itself.
 func (v *Headline) Next() StepKind {
 	if len(v.Steps) == 0 || v.Class >= locks.ClassLeaving {
 		return NoStep
@@ -96,7 +96,7 @@ func (v *Headline) Next() StepKind {
 	return v.Steps[0].Kind
 }
 
-// Command is the next step on the command line, or the address of a runbook.
+// Command returns the next step on the command line, or the address of a runbook.
 func (v *Headline) Command() string {
 	switch {
 	case v.Next() == NoStep:

@@ -9,30 +9,30 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// stepRow are the steps for a class of locks.
+// stepRow has the steps for a class of locks.
 type stepRow struct {
 	class locks.Class
 	when  func(*Input, *locks.HeldLock) bool // nil: always
 	steps []StepKind
 }
 
-// stepTable has the steps for each held lock, from harmless to dangerous. The first row that matches counts, without
-// the steps that make no sense for the holder.
+// stepTable returns the steps for each held lock, from harmless to dangerous. The first row that matches counts,
+// without the steps that make no sense for the holder.
 func stepTable() []stepRow {
 	isKept := func(c *Input, l *locks.HeldLock) bool { return c.WhyNeverRemoved(l) != "" }
 	isMisplaced := func(_ *Input, l *locks.HeldLock) bool { return l.Misplaced }
 	progresses := func(_ *Input, l *locks.HeldLock) bool { return diagnosis.ReportsProgress(l.Record) }
 	return []stepRow{
-		{locks.ClassOverdue, isKept, []StepKind{LookAtLock, End, Force}},
-		{locks.ClassOverdue, nil, []StepKind{ReadRunbook, LookAtLock, Force}},
-		{locks.ClassDead, nil, []StepKind{Force}},
-		{locks.ClassSilent, nil, []StepKind{LookAtLock, GiveTime, AskToFinish, End, Force}},
-		{locks.ClassLate, progresses, []StepKind{GiveTime, AskToFinish, LookAtLock, End, Force}},
-		{locks.ClassLate, nil, []StepKind{LookAtLock, GiveTime, AskToFinish, End, Force}},
+		{locks.ClassOverdue, isKept, []StepKind{LookAtLock, EndProcess, ForceUnlock}},
+		{locks.ClassOverdue, nil, []StepKind{ReadRunbook, LookAtLock, ForceUnlock}},
+		{locks.ClassDead, nil, []StepKind{ForceUnlock}},
+		{locks.ClassSilent, nil, []StepKind{LookAtLock, GiveTime, AskToFinish, EndProcess, ForceUnlock}},
+		{locks.ClassLate, progresses, []StepKind{GiveTime, AskToFinish, LookAtLock, EndProcess, ForceUnlock}},
+		{locks.ClassLate, nil, []StepKind{LookAtLock, GiveTime, AskToFinish, EndProcess, ForceUnlock}},
 		{locks.ClassMalformed, isMisplaced, []StepKind{SeeProblems}},
-		{locks.ClassMalformed, nil, []StepKind{SeeProblems, LookAtLock, End, Force}},
-		{locks.ClassLeaving, nil, []StepKind{LookAtLock, Force}},
-		{locks.ClassOnTime, nil, []StepKind{GiveTime, AskToFinish, LookAtLock, End, Force}},
+		{locks.ClassMalformed, nil, []StepKind{SeeProblems, LookAtLock, EndProcess, ForceUnlock}},
+		{locks.ClassLeaving, nil, []StepKind{LookAtLock, ForceUnlock}},
+		{locks.ClassOnTime, nil, []StepKind{GiveTime, AskToFinish, LookAtLock, EndProcess, ForceUnlock}},
 	}
 }
 
@@ -72,7 +72,7 @@ func (c *Input) makesSense(l *locks.HeldLock, kind StepKind) bool {
 	switch kind {
 	case LookAtLock:
 		return !isGone
-	case End:
+	case EndProcess:
 		return !isGone && (r.Process == nil || !r.Process.Detached) && len(endCommands(r)) > 0
 	case GiveTime, AskToFinish:
 		return !isGone && kind.Verb().CheckHoldNow(r, c.Now) == nil
@@ -80,7 +80,7 @@ func (c *Input) makesSense(l *locks.HeldLock, kind StepKind) bool {
 	return true
 }
 
-// words say when the step is right, and what it does and costs.
+// words returns when the step is right, and what it does and costs.
 func words(l *locks.HeldLock, kind StepKind) (title string, effect sentence) {
 	switch kind {
 	case LookAtCycle:
@@ -103,8 +103,8 @@ func words(l *locks.HeldLock, kind StepKind) (title string, effect sentence) {
 		return "It is working, but needs longer", effect
 	case AskToFinish:
 		return "It can stop early", effect.Say("It is notified, but may carry on.")
-	case End:
-		if isRun(l.Record) {
+	case EndProcess:
+		if isMutexctlRun(l.Record) {
 			return "It hangs: end it", effect.Say("Ends the wrapper, which ends its command and releases the lock.")
 		}
 		return "It hangs: end it", effect.Say("A clean exit releases the lock. After a hard kill, a witness or " +
@@ -115,9 +115,9 @@ func words(l *locks.HeldLock, kind StepKind) (title string, effect sentence) {
 
 func lookWords(r *metadata.Record) (title string, effect sentence) {
 	switch {
-	case diagnosis.Suspected(r):
+	case diagnosis.IsSuspected(r):
 		return "Is it dead?", effect.Say("A witness suspects so, without proof.")
-	case isRun(r):
+	case isMutexctlRun(r):
 		return "Is it working?", effect.Say("Heartbeats come from mutexctl run and prove nothing about the command.")
 	}
 	return "Is it working?", effect.Say("Neither heartbeats nor silence proves anything about its work.")
@@ -151,12 +151,12 @@ func commands(r *metadata.Record, kind StepKind) []string {
 			return misplacedCommands(r)
 		}
 		return []string{text.Mutexctl("show", r.Name, "--raw")}
-	case End:
+	case EndProcess:
 		return endCommands(r)
 	case GiveTime:
 		return []string{text.Mutexctl("extend", r.Name, "--uuid", hold, "--by", "10m", "--reason", "")}
-	case AskToFinish, Force:
-		return []string{text.Mutexctl(pick(kind == Force, "force-unlock", "ask"), r.Name, "--uuid", hold, "--reason",
+	case AskToFinish, ForceUnlock:
+		return []string{text.Mutexctl(pick(kind == ForceUnlock, "force-unlock", "ask"), r.Name, "--uuid", hold, "--reason",
 			"")}
 	}
 	return nil

@@ -187,5 +187,5 @@ func (s Series) wanted(all, urgent int) int {
 	return 0
 }
 
-// names reports whether any lock gets series of its own.
-func (s Series) names() bool { return s == SeriesAll || s == SeriesAlerting }
+// hasAny reports whether any lock gets series of its own.
+func (s Series) hasAny() bool { return s == SeriesAll || s == SeriesAlerting }

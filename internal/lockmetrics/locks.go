@@ -58,7 +58,7 @@ func (c *Collector) locks(to scrape, s *locks.Snapshot, now time.Time) {
 	}
 	to.gauge("oldest_lock_timestamp_seconds", "When the lock held longest was taken, by its holder's clock.").
 		at(s.All.Oldest)
-	if c.c.Series.names() {
+	if c.c.Series.hasAny() {
 		c.ranks(to, c.first(rows[:urgent]))
 		c.clocks(to, c.first(clockOff))
 		c.ended(to, c.first(ended))
@@ -171,7 +171,7 @@ func (c *Collector) byName(to scrape, rows []*locks.Row, policy staleness.Policy
 
 func (c *Collector) unclaimed(to scrape, found []diagnosis.Unclaimed) {
 	to.gauge("unclaimed_locks", "Free locks that no waiter takes.")(float64(len(found)))
-	if !c.c.Series.names() {
+	if !c.c.Series.hasAny() {
 		return
 	}
 	since := to.gauge("lock_unclaimed_since_timestamp_seconds", "When this program saw the lock become free that "+
@@ -185,7 +185,7 @@ func (c *Collector) unclaimed(to scrape, found []diagnosis.Unclaimed) {
 // leased exports how many locks other libraries hold, and those that have been held for long.
 func (c *Collector) leased(to scrape, rows []*locks.Row, now time.Time) {
 	to.gauge("leased_locks", "Locks of other libraries, below the prefixes of --etcd-locks.")(float64(len(rows)))
-	if !c.c.Series.names() || c.c.LeasedAlertAfter <= 0 {
+	if !c.c.Series.hasAny() || c.c.LeasedAlertAfter <= 0 {
 		return
 	}
 	since := to.gauge("leased_lock_held_since_timestamp_seconds", "Since when a lock of another library has been "+

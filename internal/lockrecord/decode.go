@@ -120,7 +120,7 @@ func (d *decoder) key(rows *fields, f metadata.Field) {
 		d.attribute(f.Name, f.Value, sizeOf(f))
 		return
 	}
-	switch at := row.at.(type) {
+	switch at := row.pointer.(type) {
 	case **metadata.Alive:
 		*at = d.alive(f)
 	case **metadata.FinishRequest:
@@ -134,7 +134,7 @@ func (d *decoder) key(rows *fields, f metadata.Field) {
 			(*at).Revision = f.ModRevision
 		}
 	default:
-		d.read(row.at, f.Name, f.Value, sizeOf(f))
+		d.read(row.pointer, f.Name, f.Value, sizeOf(f))
 	}
 	switch f.Name {
 	case FieldUUID:
@@ -228,7 +228,7 @@ func (d *decoder) member(rows *fields, name string, value any) {
 	case !ok:
 		d.problem(name, metadata.ProblemBadValue, nested)
 	default:
-		d.read(row.at, name, text, len(text))
+		d.read(row.pointer, name, text, len(text))
 	}
 }
 

@@ -55,9 +55,9 @@ const (
 
 // field is a row of the table: a field that docs/protocol.md defines.
 type field struct {
-	name  string
-	place Place
-	at    any // a pointer to the value; its type determines the form of the field
+	name    string
+	place   Place
+	pointer any // to the value; its type determines the form of the field
 }
 
 type fields [numFields]field
@@ -110,7 +110,7 @@ func (all *fields) find(name string) *field {
 
 // jsonValue returns the value for JSON, a time as text; nil if it is empty.
 func (f *field) jsonValue() any {
-	switch at := f.at.(type) {
+	switch at := f.pointer.(type) {
 	case *string:
 		if *at != "" {
 			return *at
@@ -137,7 +137,7 @@ func (f *field) jsonValue() any {
 
 // check returns an error, a sentence, if the value must not be written.
 func (f *field) check() error {
-	switch at := f.at.(type) {
+	switch at := f.pointer.(type) {
 	case *string:
 		switch f.name {
 		case FieldUUID:

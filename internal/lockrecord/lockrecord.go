@@ -97,20 +97,20 @@ func UnmarshalPresence(text []byte) (metadata.Presence, error) {
 	return read.Presence, nil
 }
 
-// missing is no value of a policy.
-const missing = metadata.Seconds(-1)
+// unset stands for a member that the document does not have. No policy has this value.
+const unset = metadata.Seconds(-1)
 
 // readRemovalPolicy returns nil unless all members are present and valid.
 func readRemovalPolicy(text []byte) *metadata.RemovalPolicy {
 	if len(text) == 0 {
 		return nil
 	}
-	p := metadata.RemovalPolicy{ClockSkew: missing, MinWarning: missing, DefaultAlertAfter: missing,
-		DefaultAutoUnlockAfter: missing, AbandonedGrace: missing, LockDelay: missing}
+	p := metadata.RemovalPolicy{ClockSkew: unset, MinWarning: unset, DefaultAlertAfter: unset,
+		DefaultAutoUnlockAfter: unset, AbandonedGrace: unset, LockDelay: unset}
 	if json.Unmarshal(text, &p) != nil || p.Exclude == nil || CheckExclude(p.Exclude) != nil ||
 		p.Abandoned != metadata.AbandonedReport && p.Abandoned != metadata.AbandonedUnlock ||
 		slices.Contains([]metadata.Seconds{p.ClockSkew, p.MinWarning, p.DefaultAlertAfter,
-			p.DefaultAutoUnlockAfter, p.AbandonedGrace, p.LockDelay}, missing) {
+			p.DefaultAutoUnlockAfter, p.AbandonedGrace, p.LockDelay}, unset) {
 		return nil
 	}
 	return &p

@@ -75,9 +75,9 @@ func quoted(s string) (text string, plain bool) {
 	return "", false
 }
 
-// maxRead is how many bytes of a key are read, but for backtraces and metadata documents: as many as the largest value
-// that a key may have.
-const maxRead = MaxDocumentBytes
+// maxReadBytes is how many bytes of a key are read, except of backtraces and metadata documents: as many as the largest
+// value that a key may have.
+const maxReadBytes = MaxDocumentBytes
 
 // Brief returns f without what [DecodeRecord] does not read, for readers that keep the fields of all locks: backtraces,
 // and most of a value that is too large. The result does not refer to a large value.
@@ -99,10 +99,10 @@ func readPart(f metadata.Field, brief bool) metadata.Field {
 		return withValue(f, "")
 	case f.Name == FieldBacktrace && brief:
 		return withValue(f, "\xff") // as little UTF-8 as the value
-	case f.Name == FieldBacktrace, len(f.Value) <= maxRead:
+	case f.Name == FieldBacktrace, len(f.Value) <= maxReadBytes:
 		return f
 	}
-	return withValue(f, strings.Clone(f.Value[:maxRead]))
+	return withValue(f, strings.Clone(f.Value[:maxReadBytes]))
 }
 
 // withValue returns f with a part of its value.

@@ -87,7 +87,7 @@ func (r *Row) StateIn(c Class) metadata.State {
 }
 
 // ClassAt returns the class of the hold at now, if its state is still the judged one: [ClassOverdue] or a later one.
-func (r *Row) ClassAt(f *diagnosis.CombinedPolicy, now time.Time) Class {
+func (r *Row) ClassAt(policy *diagnosis.CombinedPolicy, now time.Time) Class {
 	switch r.State {
 	case metadata.StateAlerting:
 		if r.IsSilent(now) {
@@ -101,7 +101,7 @@ func (r *Row) ClassAt(f *diagnosis.CombinedPolicy, now time.Time) Class {
 			return ClassMalformed
 		}
 	case metadata.StateAbandoned, metadata.StateExpired:
-		by := r.removedBy(f)
+		by := r.removedBy(policy)
 		switch {
 		case !by.IsZero() && now.Before(by):
 			return ClassLeaving
@@ -114,14 +114,14 @@ func (r *Row) ClassAt(f *diagnosis.CombinedPolicy, now time.Time) Class {
 }
 
 // NextClassChange returns when the class of the hold changes by time alone, before its state does; zero = never.
-func (r *Row) NextClassChange(f *diagnosis.CombinedPolicy, now time.Time) (at time.Time) {
+func (r *Row) NextClassChange(policy *diagnosis.CombinedPolicy, now time.Time) (at time.Time) {
 	switch r.State {
 	case metadata.StateAlerting:
 		if rhythm := r.Rhythm(); rhythm > 0 {
 			at = r.Alive.At.Add(silentTimes*rhythm + 1)
 		}
 	case metadata.StateAbandoned, metadata.StateExpired:
-		at = r.removedBy(f)
+		at = r.removedBy(policy)
 	}
 	if !at.After(now) {
 		return time.Time{}
@@ -130,9 +130,9 @@ func (r *Row) NextClassChange(f *diagnosis.CombinedPolicy, now time.Time) (at ti
 }
 
 // removedBy returns by when unlockers remove the lock in its judged state; zero = never.
-func (r *Row) removedBy(f *diagnosis.CombinedPolicy) time.Time {
-	by := r.OverdueAt(f.Policy)
-	if by.IsZero() || !f.MayRemove(r.Name) {
+func (r *Row) removedBy(policy *diagnosis.CombinedPolicy) time.Time {
+	by := r.OverdueAt(policy.Policy)
+	if by.IsZero() || !policy.MayRemove(r.Name) {
 		return time.Time{}
 	}
 	return by
@@ -161,5 +161,5 @@ func (r *Row) Rhythm() time.Duration {
 // is.
 func (r *Row) IsSilent(now time.Time) bool {
 	rhythm := r.Rhythm()
-	return rhythm == 0 || now.Sub(r.Alive.At) > silentTimes*rhythm || diagnosis.Suspected(r.Record)
+	return rhythm == 0 || now.Sub(r.Alive.At) > silentTimes*rhythm || diagnosis.IsSuspected(r.Record)
 }

@@ -24,8 +24,8 @@ const (
 	maxPause     = 30 * time.Second
 )
 
-// of returns the function that finds the cycles of a snapshot. They are shared: never write to them.
-func (c *cycleSearch) of(s *Snapshot) func() []deadlock.Cycle {
+// cyclesOf returns the function that finds the cycles of a snapshot. They are shared: never write to them.
+func (c *cycleSearch) cyclesOf(s *Snapshot) func() []deadlock.Cycle {
 	return func() []deadlock.Cycle {
 		c.mu.Lock()
 		defer c.mu.Unlock()

@@ -80,4 +80,4 @@ func (s *Snapshot) LeasedNamed(name string) []*Row {
 	return slices.DeleteFunc(slices.Clone(s.Leased), func(r *Row) bool { return r.Name != name })
 }
 
-func (s *Snapshot) everyRow() []*Row { return append(slices.Clip(s.Rows), s.Leased...) }
+func (s *Snapshot) allRows() []*Row { return append(slices.Clip(s.Rows), s.Leased...) }

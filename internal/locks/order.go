@@ -142,7 +142,7 @@ func (s *Snapshot) InOrder(o Order) []*Row {
 	defer s.sorted.mu.Unlock()
 	rows, ok := s.sorted.done[o]
 	if !ok {
-		rows = sortRows(s.everyRow(), o, s.cycleRanks())
+		rows = sortRows(s.allRows(), o, s.cycleRanks())
 		if s.sorted.done == nil {
 			s.sorted.done = map[Order][]*Row{}
 		}

@@ -35,11 +35,11 @@ type Query struct {
 
 // Term is one condition.
 type Term struct {
-	Text  string // as typed, with its "-"
-	key   string // of "key:value"; else empty
-	not   bool
-	late  bool // it is a regular expression: cheaper terms are looked at first
-	match matcher
+	Text     string // as typed, with its "-"
+	key      string // of "key:value"; else empty
+	not      bool
+	isRegexp bool // cheaper terms are checked first
+	match    matcher
 }
 
 // QueryProblem is a term that was left out or, if Nothing is set, that nothing can match, and why.
@@ -139,7 +139,7 @@ func (q *Query) add(token string) {
 			q.problem(token, err.Error())
 			return
 		}
-		t.late = q.regexps > regexps
+		t.isRegexp = q.regexps > regexps
 	}
 	t.key = key
 	q.Terms = append(q.Terms, t)
@@ -158,14 +158,14 @@ func cutKey(s string) (key, value string, ok bool) {
 func (q *Query) word(typed string, not bool) matcher {
 	word := strings.ToLower(unquote(typed))
 	if strings.Contains(typed, `"`) || !isGlob(word) {
-		return func(s *Subject, _ time.Time) bool { return s.says(word) }
+		return func(s *Subject, _ time.Time) bool { return s.hasWord(word) }
 	}
 	globs := &q.globs
 	if not {
 		globs = &text.Globs{}
 	}
 	*globs = append(*globs, word)
-	return func(s *Subject, _ time.Time) bool { return globs.Match(strings.ToLower(s.start())) }
+	return func(s *Subject, _ time.Time) bool { return globs.Match(strings.ToLower(s.searchedName())) }
 }
 
 func unquote(s string) string { return strings.ReplaceAll(s, `"`, "") }
@@ -179,9 +179,9 @@ func (q *Query) Matches(s *Subject, now time.Time) bool {
 }
 
 // fulfils reports whether the subject fulfils those terms that are regular expressions, or all others.
-func (q *Query) fulfils(s *Subject, now time.Time, late bool) bool {
+func (q *Query) fulfils(s *Subject, now time.Time, regexps bool) bool {
 	for i := range q.Terms {
-		if t := &q.Terms[i]; t.late == late && t.match(s, now) == t.not {
+		if t := &q.Terms[i]; t.isRegexp == regexps && t.match(s, now) == t.not {
 			return false
 		}
 	}

@@ -55,7 +55,7 @@ func TestTermsThatDoNotApplyAreReported(t *testing.T) {
 
 // Nothing that can be typed breaks a search, and a query is the same after a link or a command line took it apart.
 func FuzzQuery(f *testing.F) {
-	for _, form := range Forms() {
+	for _, form := range TermsHelp() {
 		f.Add(form.Term, "billing/nightly", "ann")
 	}
 	f.Add(`-"two words" a* ?b -c* name:=x,y held:>1d -state:held name:/(/ -`, "two words", "b")

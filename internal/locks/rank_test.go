@@ -63,7 +63,7 @@ func TestAllWaitersAreCounted(t *testing.T) {
 
 func sentence(s *locks.Snapshot) headline.Headline {
 	c := headline.InputOf(s, nil, night)
-	c.Unwatched = true
+	c.IgnoreUnlockers = true
 	return headline.For(c)
 }
 

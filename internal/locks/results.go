@@ -76,7 +76,7 @@ func (s *Snapshot) matching(ctx context.Context, q *Query, now time.Time) (found
 		every = 1
 	}
 	var subject Subject // of all rows, as the queries keep it on the heap
-	for i, row := range s.everyRow() {
+	for i, row := range s.allRows() {
 		if i%every == 0 && ctx.Err() != nil {
 			return found
 		}
@@ -101,8 +101,8 @@ func (s *Snapshot) Finds(q *Query, lock string, now time.Time) bool {
 	})
 }
 
-// Only returns the part of the snapshot that the query finds. It fails if the search was stopped.
-func (s *Snapshot) Only(ctx context.Context, q *Query, now time.Time) (*Snapshot, error) {
+// Filter returns the part of the snapshot that the query finds. It fails if the search was stopped.
+func (s *Snapshot) Filter(ctx context.Context, q *Query, now time.Time) (*Snapshot, error) {
 	found, err := s.Result(ctx, q, Order{By: "name"}, now)
 	if err != nil {
 		return nil, err

@@ -18,7 +18,7 @@ func TestSearchStopsWhenItsLastReaderLeaves(t *testing.T) {
 	s := Build(Input{Locks: locks}, staleness.Moment{})
 	ctx, leave := context.WithCancel(t.Context())
 	looked := 0
-	q := &Query{regexps: 1, Terms: []Term{{late: true, match: func(*Subject, time.Time) bool {
+	q := &Query{regexps: 1, Terms: []Term{{isRegexp: true, match: func(*Subject, time.Time) bool {
 		looked++
 		leave()
 		return true

@@ -27,27 +27,27 @@ type Row struct {
 
 	Acknowledged *metadata.Acknowledgement // who looks at it now; nil = nobody
 
-	Class Class // why a person should hear of it; of those that are about one hold
+	Class Class // of the hold alone: not ClassDeadlock
 
 	// Inconsistent says, as a predicate, what no client leaves of the lock, such as "has 4 of 3 permits out"; or empty.
 	Inconsistent string
 }
 
 // NewRow judges a record at a moment, with the policy of the unlockers. The queue must not be nil.
-func NewRow(record *metadata.Record, f *diagnosis.CombinedPolicy, at staleness.Moment, waiting *Queue,
+func NewRow(record *metadata.Record, policy *diagnosis.CombinedPolicy, at staleness.Moment, waiting *Queue,
 	inconsistent string) *Row {
-	r := &Row{Record: record, Queue: waiting, Judgement: staleness.Judge(record, f.Policy, at),
+	r := &Row{Record: record, Queue: waiting, Judgement: staleness.Judge(record, policy.Policy, at),
 		Acknowledged: record.ValidAcknowledgement(at.Wall), Inconsistent: inconsistent}
 	r.Display = r.State
-	r.Class = r.ClassAt(f, at.Wall)
-	r.validUntil = protocol.Earlier(r.Next, r.NextClassChange(f, at.Wall))
+	r.Class = r.ClassAt(policy, at.Wall)
+	r.validUntil = protocol.Earlier(r.Next, r.NextClassChange(policy, at.Wall))
 	switch soon := r.ExpiringAt(record); {
 	case soon.IsZero():
 	case at.Wall.Before(soon):
 		r.validUntil = protocol.Earlier(r.validUntil, soon)
 	default:
 		r.Display = metadata.StateExpiring
-		if f.MayRemove(r.Name) {
+		if policy.MayRemove(r.Name) {
 			r.Class = ClassLeaving
 		}
 	}

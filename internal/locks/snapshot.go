@@ -26,7 +26,7 @@ type Snapshot struct {
 	Unclaimed    []diagnosis.Unclaimed    // those that have been free for longest first
 	Cycles       func() []deadlock.Cycle  // found when they are first asked for, like the next two
 	Inconsistent []diagnosis.Inconsistent // by name
-	Ranking      func() *Ranking          // which lock a person should hear of first
+	Ranking      func() *Ranking          // the most urgent locks
 	Next         time.Time                // when a state changes by itself; zero = never
 	Combined     diagnosis.CombinedPolicy // by which the locks were judged
 
@@ -34,7 +34,7 @@ type Snapshot struct {
 	orderUntil   time.Time          // when the order may have changed by itself; zero = never
 	epoch        time.Time          // the wall clock at 0 of the monotonic one, when all locks were last judged
 	locks        []*metadata.Record // of which the snapshot was built
-	troubled     []*Row             // those that need a person, or soon will
+	urgent       []*Row             // those that need a person, or soon will
 	queueVersion uint64
 	regexpSlots  chan struct{} // of all snapshots: searches with regular expressions that go on
 	sorted       sortings
@@ -49,8 +49,8 @@ func (s *Snapshot) Find(name string) *Row {
 	return s.Rows[i]
 }
 
-// current reports whether a snapshot built now would be the same.
-func (s *Snapshot) current(in *Input, queueVersion uint64, at time.Time) bool {
+// isCurrent reports whether a snapshot built now would be the same.
+func (s *Snapshot) isCurrent(in *Input, queueVersion uint64, at time.Time) bool {
 	return sameSlice(in.Locks, s.locks) && sameSlice(in.Leased, s.Leased) &&
 		queueVersion == s.queueVersion && slices.Equal(in.Delays, s.Delays) &&
 		slices.Equal(in.Unclaimed, s.Unclaimed) && s.Combined.Equal(&in.Combined) &&
@@ -62,15 +62,15 @@ func sameSlice[T any](a, b []T) bool { return len(a) == len(b) && (len(a) == 0 |
 // maxOrderAge is after how long locks are sorted anew by the time that their waiters have lost.
 const maxOrderAge = 10 * time.Second
 
-// clockMoves is how far the wall clock may move against the monotonic one before all locks are judged again.
-const clockMoves = time.Second
+// maxClockMove is how far the wall clock may move against the monotonic one before all locks are judged again.
+const maxClockMove = time.Second
 
 // rowsAt returns the rows of a snapshot, or of none, as far as they can be right at another moment. None can be at an
 // earlier one, such as the last sign of life of an etcd that has fallen silent, after the wall clock was set, or if
 // unlockers treat locks differently.
-func (s *Snapshot) rowsAt(f *diagnosis.CombinedPolicy, at staleness.Moment) (rows []*Row, epoch time.Time) {
+func (s *Snapshot) rowsAt(policy *diagnosis.CombinedPolicy, at staleness.Moment) (rows []*Row, epoch time.Time) {
 	epoch = at.Wall.Add(-at.Mono)
-	if s == nil || at.Wall.Before(s.at) || epoch.Sub(s.epoch).Abs() > clockMoves || !s.Combined.Equal(f) {
+	if s == nil || at.Wall.Before(s.at) || epoch.Sub(s.epoch).Abs() > maxClockMove || !s.Combined.Equal(policy) {
 		return nil, epoch
 	}
 	return s.Rows, s.epoch
@@ -90,7 +90,7 @@ type Input struct {
 func Build(in Input, at staleness.Moment) *Snapshot {
 	s := build(in, at, nil, diagnosis.FindInconsistent(in.Locks, in.Delays))
 	s.regexpSlots = make(chan struct{}, maxRegexpSearches)
-	s.Cycles = new(cycleSearch).of(s)
+	s.Cycles = new(cycleSearch).cyclesOf(s)
 	return s
 }
 
@@ -125,10 +125,10 @@ func build(in Input, at staleness.Moment, known []*Row, inconsistent []diagnosis
 	for _, r := range s.Rows {
 		s.Next = protocol.Earlier(s.Next, r.validUntil)
 		if r.Display != metadata.StateHeld || r.Class != ClassOnTime {
-			s.troubled = append(s.troubled, r)
+			s.urgent = append(s.urgent, r)
 		}
 	}
-	s.All = countsOf(s.everyRow())
+	s.All = countsOf(s.allRows())
 	s.All.Waiting = countsOf(s.Leased).Waiting // and for our locks, also those that nobody holds
 	for _, queue := range waiting {
 		s.All.Waiting += queue.Waiters
@@ -169,7 +169,7 @@ func (s *Snapshot) ranking() *Ranking {
 	for lock, queue := range s.Queues {
 		names[lock] = len(queue) > 0
 	}
-	for _, r := range s.troubled {
+	for _, r := range s.urgent {
 		names[r.Record.QueueName()] = true
 	}
 	ranking := &Ranking{}

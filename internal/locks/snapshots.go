@@ -47,7 +47,7 @@ type Snapshots struct {
 	mu          sync.Mutex
 	last        *Snapshot
 	frozen      bool      // the last one is of the past
-	rest        time.Time // no new snapshot before this
+	nextBuild   time.Time // no new snapshot before this
 }
 
 // NewSnapshots returns the snapshots of a source.
@@ -56,8 +56,8 @@ func NewSnapshots(s Source) *Snapshots {
 }
 
 const (
-	buildShare = 20          // building takes at most one 20th of the time
-	maxRest    = time.Second // but a snapshot is never older than this
+	buildShare     = 20          // building takes at most one 20th of the time
+	maxSnapshotAge = time.Second // but a snapshot is never older than this
 )
 
 // Current returns the locks as they stand now or, while etcd is silent, as of its last sign of life: what became of
@@ -67,12 +67,12 @@ func (s *Snapshots) Current(now time.Time, fresh Freshness) *Snapshot {
 	defer s.mu.Unlock()
 	at := s.moment(now, fresh.JudgedAt(now))
 	frozen := !at.Wall.Equal(now)
-	if s.last != nil && now.Before(s.rest) && !now.Before(s.last.at) && frozen == s.frozen {
+	if s.last != nil && now.Before(s.nextBuild) && !now.Before(s.last.at) && frozen == s.frozen {
 		return s.last
 	}
 	in := s.source.read()
 	version := versionOf(in.Queues)
-	if s.last != nil && s.last.current(&in, version, at.Wall) {
+	if s.last != nil && s.last.isCurrent(&in, version, at.Wall) {
 		return s.last
 	}
 	start := time.Now()
@@ -81,9 +81,9 @@ func (s *Snapshots) Current(now time.Time, fresh Freshness) *Snapshot {
 	s.last.epoch = epoch
 	s.last.queueVersion = version
 	s.last.regexpSlots = s.regexpSlots
-	s.last.Cycles = s.cycles.of(s.last)
+	s.last.Cycles = s.cycles.cyclesOf(s.last)
 	s.frozen = frozen
-	s.rest = now.Add(min(maxRest, buildShare*time.Since(start)))
+	s.nextBuild = now.Add(min(maxSnapshotAge, buildShare*time.Since(start)))
 	return s.last
 }
 

@@ -71,9 +71,9 @@ func (r *Row) Subject() Subject {
 	return s
 }
 
-// OfEnding returns a hold that has ended. Its state is the one at its end, by its own deadlines: what unlockers had
-// decided by then is not known.
-func OfEnding(e *metadata.Ending) Subject {
+// SubjectOfEnding returns a hold that has ended, for a query. Its state is the one at its end, by its own deadlines:
+// what unlockers had decided by then is not known.
+func SubjectOfEnding(e *metadata.Ending) Subject {
 	r := metadata.Record{Name: e.Name, UUID: e.UUID, Token: e.Token, Identity: e.Identity, Attributes: e.Attributes,
 		LockedAt: e.LockedAt.Time, AlertAt: e.AlertAt.Time, AutoUnlockAt: e.AutoUnlockAt.Time,
 		Acknowledgement: e.Acknowledgement}
@@ -83,11 +83,11 @@ func OfEnding(e *metadata.Ending) Subject {
 	return s
 }
 
-// start returns as much of the name as patterns see: it can be longer than allowed if the key was written by hand.
-func (s *Subject) start() string { return s.Name[:min(len(s.Name), maxSearchedName)] }
+// searchedName returns the part of the name that patterns match: a key that was written by hand can be longer.
+func (s *Subject) searchedName() string { return s.Name[:min(len(s.Name), maxSearchedName)] }
 
-// says reports whether a word, in lower case and without quotes, is in a text that lists show.
-func (s *Subject) says(word string) bool {
+// hasWord reports whether a word, in lower case and without quotes, is part of a text that lists show.
+func (s *Subject) hasWord(word string) bool {
 	for _, text := range [...]string{s.Name, s.Owner, s.Host, s.Purpose} {
 		if strings.Contains(unquote(strings.ToLower(text)), word) {
 			return true
@@ -103,8 +103,8 @@ func (s *Subject) acknowledgedBy() string {
 	return s.Acknowledged.By
 }
 
-// length is the length of time that the key compares.
-func (s *Subject) length(key string, now time.Time) (d time.Duration, known bool) {
+// duration returns the duration that the key is compared with.
+func (s *Subject) duration(key string, now time.Time) (d time.Duration, known bool) {
 	switch key {
 	case "held":
 		return now.Sub(s.Taken), !s.Taken.IsZero()

@@ -98,7 +98,7 @@ func isGlob(word string) bool { return strings.ContainsAny(word, "*?") }
 // nameTerm matches names, also by /regular expression/.
 func (q *Query) nameTerm(value string) (matcher, error) {
 	if len(value) <= 2 || value[0] != '/' || value[len(value)-1] != '/' {
-		return anyOf(value, (*Subject).start), nil
+		return anyOf(value, (*Subject).searchedName), nil
 	}
 	if q.regexps++; q.regexps > maxRegexps {
 		return nil, fmt.Errorf("only %d regular expressions are allowed", maxRegexps)
@@ -107,7 +107,7 @@ func (q *Query) nameTerm(value string) (matcher, error) {
 	if err != nil {
 		return nil, err
 	}
-	return func(s *Subject, _ time.Time) bool { return compiled.MatchString(s.start()) }, nil
+	return func(s *Subject, _ time.Time) bool { return compiled.MatchString(s.searchedName()) }, nil
 }
 
 func stateTerm(value string) (matcher, error) {
@@ -182,7 +182,7 @@ func durationTerm(key, value string) (matcher, error) {
 		return nil, fmt.Errorf("needs > or < and a duration, like %s:>1h30m", key)
 	}
 	return func(s *Subject, now time.Time) bool {
-		have, known := s.length(key, now)
+		have, known := s.duration(key, now)
 		return known && (more && have > want || !more && have < want)
 	}, nil
 }
@@ -242,16 +242,16 @@ func HadAlerted(e *metadata.Ending) bool {
 	return !e.AlertAt.IsZero() && e.AlertAt.Before(e.EndedAt.Time)
 }
 
-// Form is a form of a term, and what it finds.
-type Form struct{ Term, Finds string }
+// TermHelp describes a form of a term, and what it finds.
+type TermHelp struct{ Term, Finds string }
 
-// Rules say how terms go together.
-const Rules = "All terms must match; of several patterns (a* b*), one is enough. " +
+// QueryRules is how terms combine, for the help.
+const QueryRules = "All terms must match; of several patterns (a* b*), one is enough. " +
 	"A - before a term excludes what it finds."
 
-// Forms are the query language, for the help of pages and commands.
-func Forms() []Form {
-	return []Form{
+// TermsHelp returns the query language, for the help of pages and commands.
+func TermsHelp() []TermHelp {
+	return []TermHelp{
 		{`invoice`, "the word in name, owner, host or purpose, in any case"},
 		{`"two words"`, "the phrase; in quotes, * ? and : have no special meaning"},
 		{`billing/*`, "whole names: * is any text, slashes included, ? one character"},

@@ -14,10 +14,10 @@ import (
 )
 
 const (
-	// batchRemovals is how many removals go into one transaction: more would delay lock holders, fewer would slow down
+	// maxBatchRemovals is how many removals go into one transaction: more would delay lock holders, fewer would slow down
 	// the sweep. A nested transaction counts as one of the 128 operations that etcd allows.
-	batchRemovals = 64
-	batchBytes    = 1 << 20 // etcd allows 1.5 MB
+	maxBatchRemovals = 64
+	maxBatchBytes    = 1 << 20 // etcd allows 1.5 MB
 )
 
 // removal is one removal of a batch, with the place for its result.
@@ -72,7 +72,7 @@ func (s *Store) AutoUnlock(ctx context.Context, removals []lockrecord.Removal) [
 
 // hasRoomFor reports whether r fits into the transaction.
 func (b batch) hasRoomFor(r removal) bool {
-	if len(b) == batchRemovals || len(b) > 0 && (len(r.Ranges) > 0 || len(b[0].Ranges) > 0) { // many operations
+	if len(b) == maxBatchRemovals || len(b) > 0 && (len(r.Ranges) > 0 || len(b[0].Ranges) > 0) { // many operations
 		return false
 	}
 	bytes := r.bytes()
@@ -83,7 +83,7 @@ func (b batch) hasRoomFor(r removal) bool {
 		}
 		bytes += other.bytes()
 	}
-	return bytes <= batchBytes
+	return bytes <= maxBatchBytes
 }
 
 // fail sets this result for all removals of the batch.

@@ -69,7 +69,7 @@ func (s *Store) delaysOf(lock string, resp *clientv3.GetResponse) []metadata.Loc
 // endDelay ends the lock delay that an operator saw, unless it has been replaced.
 func (s *Store) endDelay(ctx context.Context, d *metadata.LockDelay, a protocol.Action) error {
 	if err := protocol.CheckReason(a.Reason); err != nil {
-		return &protocol.RefusedError{Why: err.Error()}
+		return &protocol.RefusedError{Reason: err.Error()}
 	}
 	on := target{clientv3.OpGet(s.layout.Delay(d.Name)), func(now *clientv3.GetResponse) (bool, error) {
 		isSeen := func(kv *mvccpb.KeyValue) bool { return kv.ModRevision == d.Revision }

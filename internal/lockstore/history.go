@@ -85,7 +85,7 @@ func (s *Store) TrimHistory(ctx context.Context, max int) (deleted int, err erro
 			return deleted, err
 		}
 		before := deleted
-		for some := range slices.Chunk(oldest, batchRemovals) {
+		for some := range slices.Chunk(oldest, maxBatchRemovals) {
 			n, err := s.deleteEndings(ctx, some)
 			if deleted += n; err != nil {
 				return deleted, err

@@ -87,8 +87,8 @@ func New(client *clientv3.Client, l protocol.Layout, opts ...Option) *Store {
 // maxKeys is how many keys of one record's range are read at once: far more than a valid record has.
 const maxKeys = 1000
 
-// ReadRecord reads one lock and returns the revision at which it was read. A document without Fields means that there
-// is no record.
+// ReadRecord reads one lock and returns the revision at which it was read. A record without Fields means that there
+// is none.
 func (s *Store) ReadRecord(ctx context.Context, lock string) (metadata.FullRecord, int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -96,15 +96,15 @@ func (s *Store) ReadRecord(ctx context.Context, lock string) (metadata.FullRecor
 	if err != nil {
 		return metadata.FullRecord{}, 0, fmt.Errorf("read lock %q: %w", lock, err)
 	}
-	doc, err := s.decodeDocument(ctx, lock, resp, resp.Header.Revision)
+	doc, err := s.decodeRecord(ctx, lock, resp, resp.Header.Revision)
 	if err != nil {
 		return metadata.FullRecord{}, 0, fmt.Errorf("read lock %q: %w", lock, err)
 	}
 	return doc, resp.Header.Revision, nil
 }
 
-// decodeDocument decodes the first keys of a record's range, at this revision.
-func (s *Store) decodeDocument(ctx context.Context, lock string, resp *clientv3.GetResponse,
+// decodeRecord decodes the record whose range begins with these keys, at this revision.
+func (s *Store) decodeRecord(ctx context.Context, lock string, resp *clientv3.GetResponse,
 	revision int64) (metadata.FullRecord, error) {
 	var fields []metadata.Field
 	var foreign []string

@@ -47,20 +47,20 @@ func (s *Store) perform(ctx context.Context, v protocol.Verb, on protocol.Action
 		return out, s.forceUnlock(ctx, removal, a)
 	case v == protocol.VerbEndDelay:
 		return out, s.endDelay(ctx, on.Delay, a)
-	case v.Known():
+	case v.IsKnown():
 		return out, s.performOnRecord(ctx, on.Hold, a)
 	}
-	return out, &protocol.RefusedError{Why: fmt.Sprintf("there is no action %q", v)}
+	return out, &protocol.RefusedError{Reason: fmt.Sprintf("there is no action %q", v)}
 }
 
 func (s *Store) performOnRecord(ctx context.Context, r *metadata.Record, a protocol.Action) error {
 	if err := a.Verb.CheckAction(r, a); err != nil {
-		return &protocol.RefusedError{Why: err.Error()}
+		return &protocol.RefusedError{Reason: err.Error()}
 	}
 	mark := a.Verb.Info().Mark
 	document := mark.Document(r, a)
 	if len(document) > lockrecord.MaxDocumentBytes { // readers would not read it
-		return &protocol.RefusedError{Why: fmt.Sprintf("the reason is too long: stored with it, this has %d bytes, "+
+		return &protocol.RefusedError{Reason: fmt.Sprintf("the reason is too long: stored with it, this has %d bytes, "+
 			"and at most %d are read", len(document), lockrecord.MaxDocumentBytes)}
 	}
 	lease := clientv3.NoLease // not shared: such marks are rare, and each ends at a different time
@@ -68,7 +68,7 @@ func (s *Store) performOnRecord(ctx context.Context, r *metadata.Record, a proto
 		s.holdTarget(r, func(now *metadata.Record) bool { return isPossible(a.Verb, r, now) }),
 		func(ctx context.Context) (resp *clientv3.TxnResponse, err error) {
 			if mark.Leased {
-				if lease, err = grantLease(ctx, s.etcd, a.Length()); err != nil {
+				if lease, err = grantLease(ctx, s.etcd, a.Duration()); err != nil {
 					return nil, err
 				}
 			}
@@ -88,7 +88,7 @@ func (s *Store) changeRecord(r *metadata.Record, a protocol.Action, document str
 	audit clientv3.Op) locktxn.Txn {
 	switch a.Verb {
 	case protocol.VerbExtend:
-		alertAt, autoUnlockAt := protocol.NewDeadlines(r, a.Length(), a.At.Time)
+		alertAt, autoUnlockAt := protocol.NewDeadlines(r, a.Duration(), a.At.Time)
 		return locktxn.GiveMoreTime(s.layout, locktxn.MoreTime{Record: r, AlertAt: metadata.FormatTime(alertAt),
 			AutoUnlockAt: metadata.FormatTime(autoUnlockAt), Document: document, Audit: audit})
 	case protocol.VerbWithdraw:
@@ -124,9 +124,9 @@ var ErrNoSpace = errors.New("nothing was done: etcd is out of space and takes no
 
 type target struct {
 	read clientv3.Op
-	// judge returns the error of an action that was not done, after what read now returns: that the target has changed.
+	// check returns the error of an action that was not done, after what read now returns: that the target has changed.
 	// The action may still be done while stillPossible is true.
-	judge func(now *clientv3.GetResponse) (stillPossible bool, changed error)
+	check func(now *clientv3.GetResponse) (stillPossible bool, changed error)
 }
 
 // holdTarget returns the hold in r as a target. stillPossible reports whether an action on the hold, which still
@@ -173,7 +173,7 @@ func (s *Store) recheckAction(ctx context.Context, a protocol.Action, on target,
 	case locktxn.IsNoSpace(cause): // etcd has answered, so nothing is in flight
 		return fmt.Errorf("%w: %w", ErrNoSpace, cause)
 	}
-	stillPossible, changed := on.judge(locktxn.Keys(resp, 1))
+	stillPossible, changed := on.check(locktxn.Keys(resp, 1))
 	if cause != nil && stillPossible {
 		return &unknownError{cause}
 	}

@@ -66,7 +66,7 @@ func (s *Store) readLock(ctx context.Context, lock string) (LockInfo, error) {
 		Shares: s.sharesOf(lock, locktxn.Keys(resp, 1)), Waiters: s.waitersOf(locktxn.Keys(resp, 2)),
 		Delays: s.delaysOf(lock, locktxn.Keys(resp, 3)), Revision: resp.Header.Revision,
 	}
-	if look.Record, err = s.decodeDocument(ctx, lock, locktxn.Keys(resp, 0), look.Revision); err != nil {
+	if look.Record, err = s.decodeRecord(ctx, lock, locktxn.Keys(resp, 0), look.Revision); err != nil {
 		return LockInfo{}, err
 	}
 	if queue := look.Record.QueueName(); queue != lock {

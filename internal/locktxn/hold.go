@@ -35,9 +35,8 @@ func FindHold(l protocol.Layout, lock, uuid string) Txn {
 	return Txn{Then: []clientv3.Op{readRecord(l, lock), clientv3.OpGet(l.History(uuid))}}
 }
 
-// ReadHold reads the keys of the record of h that others may have written, if it is still held: the keys from its alert
-// to an extension, with its deadline and a request between them. Else it reads the ending, if there is one, and the
-// record.
+// ReadHold reads the keys of the record of h that others may have written, if it is still held: those from alert_at to
+// extended, with asked and auto_unlock_at between them. Else it reads the ending, if there is one, and the record.
 func ReadHold(l protocol.Layout, h Hold) Txn {
 	return Txn{
 		If:   HeldBy(l, h),
@@ -52,9 +51,9 @@ func readMutableFields(l protocol.Layout, lock string) clientv3.Op {
 		clientv3.WithRange(l.Field(lock, lockrecord.FieldExtended)+"\x00"))
 }
 
-// WatchedRange returns the half-open range of the keys of a record that a holder watches: from a request to its uuid,
-// with its deadline, extensions, and the keys between them, which are written once. Progress is not in the range, so a
-// holder is not notified of its own reports.
+// WatchedRange returns the half-open range of the keys of a record that a holder watches: from asked to uuid, with
+// auto_unlock_at, extended, and others between them that are written once. alive is not in the range, so a holder is
+// not notified of its own reports.
 func WatchedRange(l protocol.Layout, lock string) (from, end string) {
 	return l.Field(lock, lockrecord.FieldAsked), l.Field(lock, lockrecord.FieldUUID) + "\x00"
 }
@@ -94,9 +93,9 @@ func AliveResult(r *clientv3.TxnResponse) (others *clientv3.GetResponse, moved b
 // Heartbeat is [Alive] for a background task that knows only that the process lives. It takes effect only if the last
 // progress report is the one seen at this mod revision, 0 for none. Otherwise another process with the uuid has
 // reported progress since, and what the background task knows is outdated.
-func Heartbeat(l protocol.Layout, h Hold, alertAt, autoUnlockAt, alive string, seen int64) Txn {
+func Heartbeat(l protocol.Layout, h Hold, alertAt, autoUnlockAt, alive string, revision int64) Txn {
 	t := Alive(l, h, alertAt, autoUnlockAt, alive)
-	t.If = append(t.If, clientv3.Compare(clientv3.ModRevision(l.Field(h.Lock, lockrecord.FieldAlive)), "=", seen))
+	t.If = append(t.If, clientv3.Compare(clientv3.ModRevision(l.Field(h.Lock, lockrecord.FieldAlive)), "=", revision))
 	return t
 }
 
@@ -136,14 +135,14 @@ func ReleaseIndeterminate(l protocol.Layout, queue string, h Hold, lease clientv
 }
 
 // ReleaseWith releases the lock as release does, and does the caller's writes, if the caller's compares hold too. It
-// leaves a tombstone under the hold's uuid, with this lease, which tells a repetition that an earlier send was
+// leaves this tombstone under the hold's uuid, with this lease, which tells a repetition that an earlier send was
 // committed: the writes cannot be distinguished from those of others, and the record is gone either way.
 //
 // Else it reads the tombstone, the record, and then what [FailedCompares] reads.
-func ReleaseWith(l protocol.Layout, h Hold, release Txn, mark string, lease clientv3.LeaseID, compares []clientv3.Cmp,
-	writes []clientv3.Op) Txn {
+func ReleaseWith(l protocol.Layout, h Hold, release Txn, tombstone string, lease clientv3.LeaseID,
+	compares []clientv3.Cmp, writes []clientv3.Op) Txn {
 	t := Txn{If: release.If, Then: append([]clientv3.Op{}, release.Then...)}
-	t.Then = append(t.Then, clientv3.OpPut(l.Cancelled(h.UUID), mark, clientv3.WithLease(lease)))
+	t.Then = append(t.Then, clientv3.OpPut(l.Cancelled(h.UUID), tombstone, clientv3.WithLease(lease)))
 	t.Else = []clientv3.Op{clientv3.OpGet(l.Cancelled(h.UUID)), readRecord(l, h.Lock)}
 	return t.withConditions(compares, writes)
 }

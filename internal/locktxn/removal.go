@@ -12,8 +12,8 @@ import (
 // the operator.
 type Removal struct {
 	lockrecord.Removal
-	// Ranges hold the record's keys. They are needed only if Record.Foreign reports that other keys lie in the record's
-	// range: then exactly these ranges are deleted instead of the whole.
+	// Ranges hold the record's keys. They are needed only if Record.HasForeignKeys: then exactly these ranges are
+	// deleted instead of the whole.
 	Ranges       []protocol.Range
 	HistoryLease clientv3.LeaseID // of the history key
 	Audit        *clientv3.Op     // writes the operator's action; nil for an unlocker
@@ -52,6 +52,7 @@ func RemoveAbandoned(l protocol.Layout, r *Removal) Txn {
 
 // ForceUnlock removes the record if it is still held by the acquisition that the operator saw, whatever its deadlines;
 // with IfUnchanged only if no key of the record was written since.
+//
 // Else it reads the record and then the history key: the ending there says whether an earlier send of this very
 // transaction did it.
 func ForceUnlock(l protocol.Layout, r *Removal) Txn {

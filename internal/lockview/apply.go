@@ -49,7 +49,7 @@ func (s *snapshot) apply(v *View, events []protocol.Event, now time.Duration) (c
 	for i := range events {
 		e := &events[i]
 		key := s.layout.Parse(e.Key)
-		if !v.follows(key.Kind) {
+		if !v.keepsKind(key.Kind) {
 			continue
 		}
 		v.touch(key)
@@ -72,7 +72,7 @@ func (s *snapshot) apply(v *View, events []protocol.Event, now time.Duration) (c
 		}
 	}
 	for _, lock := range r.locks {
-		if v.wants(lock, r.changes[lock]) {
+		if v.keepsLock(lock, r.changes[lock]) {
 			changes = append(changes, s.applyLock(lock, r.changes[lock]))
 			r.maybeFree = append(r.maybeFree, lock)
 		}
@@ -208,14 +208,14 @@ func (v *View) touch(key protocol.Key) {
 	}
 }
 
-// follows reports whether the view keeps keys of this kind.
-func (v *View) follows(kind protocol.Kind) bool {
+// keepsKind reports whether the view keeps keys of this kind.
+func (v *View) keepsKind(kind protocol.Kind) bool {
 	return v.opt.Keep == nil || kind == protocol.KindField || kind == protocol.KindDeath ||
 		kind == protocol.KindSuspicion
 }
 
-// wants reports whether the changes are of a lock that the view keeps. The caller holds mu.
-func (v *View) wants(lock string, changes []keyChange) bool {
+// keepsLock reports whether the changes are of a lock that the view keeps. The caller holds mu.
+func (v *View) keepsLock(lock string, changes []keyChange) bool {
 	if v.opt.Keep == nil {
 		return true
 	}

@@ -39,7 +39,7 @@ func (v *View) list(ctx context.Context, reuse bool) (*builder, int64, error) {
 
 func (b *builder) add(kv protocol.KV) {
 	key := b.snap.layout.Parse(kv.Key)
-	if !b.view.follows(key.Kind) {
+	if !b.view.keepsKind(key.Kind) {
 		return
 	}
 	switch key.Kind {
@@ -60,7 +60,7 @@ func (b *builder) add(kv protocol.KV) {
 		b.snap.queues.put(protocol.ReadTicket(key, kv), b.view.Clock())
 	case protocol.KindDeath, protocol.KindSuspicion:
 		st := decodeStatement(key, kv, b.view.Clock())
-		if b.view.once && st != nil && !st.At.IsZero() {
+		if b.view.loaded && st != nil && !st.At.IsZero() {
 			st.Seen += min(0, time.Until(st.At.Time))
 		}
 		b.snap.statements.list(key, st, len(kv.Key)+len(kv.Value))

@@ -50,7 +50,7 @@ func (v *View) reconcileLocks(b *builder, t touched) (changes []lockChange, diff
 	merged := make(index, 0, max(len(before), len(after)))
 	for len(before) > 0 || len(after) > 0 {
 		var c lockChange
-		first := order(before, after)
+		first := compareNames(before, after)
 		if first <= 0 {
 			c.before, before = before[0], before[1:]
 		}
@@ -88,8 +88,8 @@ func (v *View) knownInexact(c *lockChange) bool {
 	return c.before.keys.surplus > 0 || has && n == 0
 }
 
-// order compares the first names of two sorted lists. An empty list comes last.
-func order(a, b []*held) int {
+// compareNames compares the first names of two sorted lists. An empty list comes last.
+func compareNames(a, b []*held) int {
 	switch {
 	case len(b) == 0:
 		return -1

@@ -50,7 +50,7 @@ func (v *View) Run(ctx context.Context) error {
 
 // Load reads all keys once, for a process that does not follow them: proofs count from when they were written.
 func (v *View) Load(ctx context.Context) error {
-	v.once = true
+	v.loaded = true
 	return v.relist(ctx, ReasonStart)
 }
 

@@ -79,7 +79,7 @@ type View struct {
 	src    Source
 	opt    Options
 	began  time.Time
-	once   bool // see Load
+	loaded bool // see Load
 
 	mu       sync.Mutex
 	snap     *snapshot
@@ -113,14 +113,14 @@ func New(l protocol.Layout, src Source, o Options) *View {
 func (v *View) Locks() []*metadata.Record {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return v.held()
+	return v.heldRecords()
 }
 
 // All iterates over the held locks, sorted by name.
 func (v *View) All() iter.Seq[*metadata.Record] { return slices.Values(v.Locks()) }
 
-// held is [View.Locks] for callers that hold mu.
-func (v *View) held() []*metadata.Record {
+// heldRecords is [View.Locks] for callers that hold mu.
+func (v *View) heldRecords() []*metadata.Record {
 	if v.locks == nil {
 		v.locks = v.snap.locks.records()
 	}
@@ -209,7 +209,7 @@ func (v *View) RecordsWithMisplaced() []*metadata.Record {
 	if v.shown != nil {
 		return v.shown
 	}
-	v.shown = v.held()
+	v.shown = v.heldRecords()
 	if misplaced := v.misplaced(); len(misplaced) > 0 {
 		v.shown = slices.Concat(v.shown, misplaced)
 		slices.SortFunc(v.shown, func(a, b *metadata.Record) int { return strings.Compare(a.Name, b.Name) })

@@ -1,9 +1,7 @@
 package protocol
 
 import (
-	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/lockrecord"
@@ -97,17 +95,6 @@ func ForcedRemoval(r *metadata.Record, a Action, delay time.Duration) lockrecord
 		Record: r, Ending: lockrecord.NewEnding(r, metadata.EndingForced, a.Actor, why, a.At.Time),
 		Delay: (delay + time.Second - 1).Truncate(time.Second),
 	}
-}
-
-// CheckOperator returns an error, a sentence, unless the name of an operator is one line of text.
-func CheckOperator(name string) error {
-	switch {
-	case strings.TrimSpace(name) == "":
-		return errors.New("the name of an operator is needed: history and audit trail keep it")
-	case !isLine(name):
-		return fmt.Errorf("the name of the operator must be one line of at most %d bytes", metadata.MaxTextBytes)
-	}
-	return nil
 }
 
 // DescribeShare returns what a holder has of a multi-holder lock: "2 of 5 permits", "reader", "exclusive"; empty for an

@@ -55,7 +55,7 @@ func (m Mark) Document(r *metadata.Record, a Action) string {
 			Reason: a.Reason, AutoUnlockAt: metadata.Time{Time: r.AutoUnlockAt}, Seconds: a.Seconds})
 	case lockrecord.FieldAcknowledged:
 		return Marshal(metadata.Acknowledgement{UUID: r.UUID, Token: r.Token, By: a.Actor, Source: a.Source, At: a.At,
-			Until: metadata.Time{Time: a.At.Add(a.Length())}, Note: a.Reason})
+			Until: metadata.Time{Time: a.At.Add(a.Duration())}, Note: a.Reason})
 	}
 	return ""
 }
@@ -101,8 +101,8 @@ func (v Verb) Info() VerbInfo {
 	return VerbInfo{}
 }
 
-// Known reports whether this version knows the verb.
-func (v Verb) Known() bool { return v.Info().Right != "" }
+// IsKnown reports whether this version knows the verb.
+func (v Verb) IsKnown() bool { return v.Info().Right != "" }
 
 // CheckHold returns an error, a sentence, if the verb cannot be applied to the hold in r. It ignores the action's
 // reason.
@@ -111,7 +111,7 @@ func (v Verb) CheckHold(r *metadata.Record, a Action) error {
 	case VerbAsk:
 		return CheckAsk(r)
 	case VerbExtend:
-		return CheckMoreTime(r, a.Length(), a.At.Time)
+		return CheckMoreTime(r, a.Duration(), a.At.Time)
 	case VerbAcknowledge:
 		return checkIdentified(r)
 	case VerbWithdraw:
@@ -133,7 +133,7 @@ func (v Verb) CheckAction(r *metadata.Record, a Action) error {
 	}
 	info := v.Info()
 	if info.CheckDuration != nil {
-		if err := info.CheckDuration(a.Length()); err != nil {
+		if err := info.CheckDuration(a.Duration()); err != nil {
 			return err
 		}
 	}
@@ -143,8 +143,8 @@ func (v Verb) CheckAction(r *metadata.Record, a Action) error {
 	return CheckReason(a.Reason)
 }
 
-// Length returns the action's Seconds as a duration.
-func (a *Action) Length() time.Duration { return time.Duration(a.Seconds) * time.Second }
+// Duration returns the action's Seconds as a duration.
+func (a *Action) Duration() time.Duration { return time.Duration(a.Seconds) * time.Second }
 
 // ActionTarget is the hold or the lock delay that an operator saw and wants to change. If it has changed since, the
 // action does nothing.
@@ -166,10 +166,10 @@ type Outcome struct {
 }
 
 // RefusedError means that an action cannot be applied to its target. Nothing was done.
-type RefusedError struct{ Why string } // a sentence
+type RefusedError struct{ Reason string } // a sentence
 
 // Error returns the reason as a sentence.
-func (e *RefusedError) Error() string { return e.Why }
+func (e *RefusedError) Error() string { return e.Reason }
 
 // maxShownBytes is how much of outside text a sentence shows.
 const maxShownBytes = 240

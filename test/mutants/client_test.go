@@ -22,7 +22,7 @@ var clientSuites = []suite{
 			"TestSendEndsAtItsDeadline"},
 		{"send-same-keys", `slices.ContainsFunc(g.waiting, sameKeys)`, `false`,
 			"TestSomeTransactionsNeverShareARequest"},
-		{"send-large", `txn.Bytes() > locktxn.MaxBytes/groupSize`, `false`, "TestSomeTransactionsNeverShareARequest"},
+		{"send-large", `txn.Bytes() > locktxn.MaxBytes/maxGroupSize`, `false`, "TestSomeTransactionsNeverShareARequest"},
 		{"send-apart", `time.Now().Before(g.ungroupedUntil)`, `false`, "TestRefusalOfOneDoesNotAffectOthers"},
 		{"send-callers", `t.request.callers == 0`, `true`, "TestSharedRequestLastsWhileAnyCallerWaits"},
 		{"send-given-up", `t.request == nil`, `false && t.request == nil`,

@@ -27,7 +27,7 @@ var unlockerSuites = []suite{
 	{"pkg/sweeper internal/lockrecord", []fault{
 		{"glob-utf8", `case «!utf8.ValidString(glob)»:`, `false`, "TestBadConfigurationIsRefused"},
 		// Reasons to start the warning anew, and clocks.
-		{"gap-canary-late", `mono-c.sent <= canaryLate`, `true`, "TestGapRestartsTheWarning"},
+		{"gap-canary-late", `mono-c.sent <= canaryValidFor`, `true`, "TestGapRestartsTheWarning"},
 		{"gap-went-back", `revision < highest`, `false`, "TestRestoredEtcdStopsRemovalsUntilARestart"},
 		{"gap-term-back", `term < c.term`, `false`, "TestRestoredEtcdStopsRemovalsUntilARestart"},
 		{"gap-term", `case «term != c.term»:`, `false`, "TestGapRestartsTheWarning"},

@@ -139,7 +139,7 @@ func (o *Operation) send(r *app.Request, asked Request, on protocol.ActionTarget
 	var refused *protocol.RefusedError
 	switch {
 	case errors.As(err, &refused):
-		return out, notPossible(refused.Why)
+		return out, notPossible(refused.Reason)
 	case err == nil, errors.Is(err, metadata.ErrChanged), errors.Is(err, metadata.ErrOutcomeUnknown):
 		return out, err
 	}

@@ -77,8 +77,8 @@ func functions(u URLs) template.FuncMap {
 		"thousands":    text.Thousands,
 		"plural":       Plural,
 		"endedIcon":    EndedIcon,
-		"queryForms":   locks.Forms,
-		"queryRules":   func() string { return locks.Rules },
+		"queryForms":   locks.TermsHelp,
+		"queryRules":   func() string { return locks.QueryRules },
 		"states":       metadata.States,
 		"heldBack":     diagnosis.RuleText,
 	}

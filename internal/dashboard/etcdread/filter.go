@@ -136,7 +136,7 @@ func SearchEndings(ctx context.Context, asked Filter, all []metadata.Ending) (Fo
 
 // EndingMatches reports whether the query finds a hold that is over, as it was at its end.
 func EndingMatches(e *metadata.Ending, q *locks.Query) bool {
-	subject := locks.OfEnding(e)
+	subject := locks.SubjectOfEnding(e)
 	return q.Matches(&subject, e.EndedAt.Time)
 }
 

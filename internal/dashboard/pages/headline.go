@@ -29,7 +29,7 @@ func (v Headline) String() string {
 	if v.Details != nil {
 		said += " " + v.Details.String()
 	}
-	return said + v.Also()
+	return said + v.MoreText()
 }
 
 // Headline says what a person must know first of all locks. The locks were ranked when their snapshot was made, so that
@@ -65,7 +65,7 @@ func (p *Pages) acknowledgeURL(r *app.Request, v Headline) string {
 // Summary is nil where there is nothing to say.
 func (p *Pages) HeadlineOf(r *app.Request, lock *app.Lock, unnamed bool) Headline {
 	input := p.headlineInput(r)
-	input.Unnamed = unnamed
+	input.OmitName = unnamed
 	var held *locks.HeldLock
 	name := lock.Name
 	switch {
@@ -88,7 +88,7 @@ func (p *Pages) headlineInput(r *app.Request) headline.Input {
 	s := r.Snapshot()
 	c := headline.InputOf(s, p.app.Config.View.Unlockers(), r.Viewpoint().AsOf)
 	if r.Level() == locks.Stale {
-		c.Heard, c.Why = r.Fresh.HeardAt, r.Fresh.Class
+		c.SilentSince, c.SilenceCause = r.Fresh.HeardAt, r.Fresh.Class
 	} else {
 		c.Alarm = p.app.Config.Alarm()
 	}

@@ -47,7 +47,7 @@ func (p *Pages) rowView(r *app.Request, row *locks.Row, class locks.Class, c *he
 		State: string(row.StateIn(class)), Name: text.Clip(row.Name, app.MaxNameShown),
 		Owner: text.Clip(row.Owner, app.MaxWordShown), Host: app.HostPID(row.Hostname, row.PID),
 		About: purposeOf(row), Bar: newBar(row, at),
-		Matter: p.sentenceAt(headline.Matter(row, class), at), Outcome: p.sentenceAt(c.Outcome(row), at),
+		Matter: p.sentenceAt(headline.StatusText(row, class), at), Outcome: p.sentenceAt(c.NextText(row), at),
 		Waiters: row.Waiters, Longest: at.Elapsed(row.Longest),
 		URL: p.app.URLs.Lock(row.Name, row.UUID),
 	}

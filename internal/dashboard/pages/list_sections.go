@@ -28,7 +28,7 @@ func (p *Pages) sections(r *app.Request, found *locks.Result, free []diagnosis.U
 		{Title: "Resolves itself", one: "resolves itself", of: "resolve themselves"},
 		{Title: "On time", one: "on time", of: "on time"},
 		{Title: "Of other libraries", one: "of another library", of: "of other libraries"}}
-	if c := p.headlineInput(r); !c.Resolves() {
+	if c := p.headlineInput(r); !c.RemovalsContinue() {
 		all[locks.ResolvesItself] = section{Title: "Pending auto-unlock", one: "pending auto-unlock",
 			of: "pending auto-unlock"}
 	}

@@ -137,14 +137,14 @@ func (p *Pages) explainStatement(r *metadata.Record, at app.Viewpoint) app.RichT
 	switch {
 	case r.Disputed():
 		return app.Plain("The witness ").Value(text.Clip(r.Death.By, app.MaxWordShown)).Plain(" says that ").
-			Append(p.sentenceAt(diagnosis.Ended(r.Death),
+			Append(p.sentenceAt(diagnosis.EndedText(r.Death),
 				at)).Plain(", but the holder has called alive since: one of the " +
 			"two is wrong. The lock does not count as abandoned.")
 	case r.Death != nil && !r.ProvenDead():
-		return app.Plain("A witness says that ").Append(p.sentenceAt(diagnosis.Ended(r.Death), at)).
+		return app.Plain("A witness says that ").Append(p.sentenceAt(diagnosis.EndedText(r.Death), at)).
 			Plain(". The work outlives its process, so that proves nothing.")
 	case r.Suspicion != nil && r.Suspicion.Cause == metadata.CauseCommandLives:
-		return app.Plain("A witness says that ").Append(p.sentenceAt(diagnosis.Ended(r.Suspicion), at)).
+		return app.Plain("A witness says that ").Append(p.sentenceAt(diagnosis.EndedText(r.Suspicion), at)).
 			Plain(", and its command has not: ").Value(text.Clip(r.Suspicion.Reason, app.MaxLineShown)).
 			Plain(". The lock stays until that has ended, too.")
 	case r.Suspicion != nil && r.Suspicion.Reason != "":

@@ -57,9 +57,9 @@ func (p *Pages) NewHead(r *app.Request, lock *app.Lock, past []metadata.Ending) 
 // Diagnose says what is probably the matter with the holder of a lock. past are holds of the lock that are over.
 func (p *Pages) Diagnose(r *app.Request, lock *app.Lock, past []metadata.Ending) diagnosis.Diagnosis {
 	row := lock.Row
-	f := diagnosis.Facts{Record: row.Record, Judged: row.Judgement, Now: lock.Viewpoint(r.Viewpoint()).AsOf,
+	f := diagnosis.Input{Record: row.Record, Judged: row.Judgement, Now: lock.Viewpoint(r.Viewpoint()).AsOf,
 		ReportInterval: diagnosis.ReportInterval(row.Record)}
-	f.Compare(past)
+	f.AddPastHolds(past)
 	s := r.Snapshot()
 	f.Waits, _ = diagnosis.WaitChain(row.Record, s.Queues, func(lock string) (holders []*metadata.Record, _ error) {
 		for _, h := range s.Holders(lock) {

@@ -31,7 +31,7 @@ func (p *Pages) StepViews(r *app.Request, lock *app.Lock, row *locks.Row, said *
 		s := &said.Steps[i]
 		v := StepView{Number: strconv.Itoa(i + 1), Title: s.Title, Effect: p.sentenceAt(s.Effect, at)}
 		v.Link = p.stepLink(r, row.Record, said, s.Kind)
-		if s.Kind == headline.Force {
+		if s.Kind == headline.ForceUnlock {
 			v.Number = "!"
 			v.WhyNot = p.whyNoForce(r, lock, row.Owner)
 		}

@@ -70,7 +70,7 @@ func (p *Pages) ServeStatus(r *app.Request) (app.Answer, error) {
 	}
 	v.About = p.about(r)
 	v.Settings = p.settings(r.Caller)
-	if f := diagnosis.CombinePolicies(unlockers); f.Known() {
+	if f := diagnosis.CombinePolicies(unlockers); f.IsKnown() {
 		v.Policy = policyFacts(f.Policy)
 		if globs := f.Exclusions(); len(globs) > 0 {
 			shown := text.Visible(text.Clip(strings.Join(globs, " "), app.MaxLineShown))

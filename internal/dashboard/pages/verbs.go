@@ -24,9 +24,9 @@ func actionWords(a *protocol.Action) string {
 	case protocol.VerbEndDelay:
 		return "ended the lock delay"
 	case protocol.VerbExtend:
-		return "gave " + text.Duration(a.Length()) + " more"
+		return "gave " + text.Duration(a.Duration()) + " more"
 	case protocol.VerbAcknowledge:
-		return "acknowledged for " + text.Duration(a.Length())
+		return "acknowledged for " + text.Duration(a.Duration())
 	case protocol.VerbWithdraw:
 		return "withdrew an acknowledgement"
 	}

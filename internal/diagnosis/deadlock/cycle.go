@@ -11,7 +11,7 @@ import (
 // cycle describes a deadlocked group: its waits in the order of a walk that begins with the first process.
 func (g *graph) cycle(group []int) Cycle {
 	slices.SortFunc(group, func(a, b int) int { return g.processes[a].Compare(g.processes[b].Process) })
-	t := tracer{subgraph: g.only(group), held: map[int]*held{}, visited: map[int]bool{}}
+	t := tracer{subgraph: g.subgraphOf(group), held: map[int]*held{}, visited: map[int]bool{}}
 	for _, p := range group {
 		t.trace(p)
 	}
@@ -79,12 +79,12 @@ func (t *tracer) heldBy(lock int) *held {
 // was taken.
 func (t *tracer) since(lock int) (since time.Time) {
 	c := &t.locks[lock]
-	for _, h := range c.alone {
+	for _, h := range c.blocking {
 		if t.stuck[h.who] {
 			since = protocol.Earlier(since, h.since)
 		}
 	}
-	if len(t.stuckAmong(c.alone)) > 0 {
+	if len(t.stuckAmong(c.blocking)) > 0 {
 		return since
 	}
 	for _, h := range c.permits {

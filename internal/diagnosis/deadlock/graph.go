@@ -30,10 +30,10 @@ type wait struct {
 }
 
 type contended struct {
-	name    string
-	alone   []hold
-	permits []hold // of a semaphore
-	unknown bool   // an unidentified process holds permits, too, and may return them at any time
+	name     string
+	blocking []hold
+	permits  []hold // of a semaphore
+	unknown  bool   // an unidentified process holds permits, too, and may return them at any time
 }
 
 type hold struct {
@@ -56,15 +56,15 @@ func newGraph(locks []*metadata.Record, queues map[string][]metadata.Waiter) *gr
 
 // holders returns the records that hold the lock, alone or together. A record without a token holds nothing.
 func holders(locks []*metadata.Record, lock string) []*metadata.Record {
-	whole := between(locks, lock, lock+"\x00")
-	shares := between(locks, lock+"#1", lock+"#:") // ":" follows "9"
+	whole := inRange(locks, lock, lock+"\x00")
+	shares := inRange(locks, lock+"#1", lock+"#:") // ":" follows "9"
 	return slices.DeleteFunc(slices.Concat(whole, shares), func(r *metadata.Record) bool {
 		return r.Token == 0 || r.Name != lock && r.Share().LockName != lock
 	})
 }
 
-// between returns the locks from a name on and before another name.
-func between(locks []*metadata.Record, from, to string) []*metadata.Record {
+// inRange returns the locks from a name on and before another name.
+func inRange(locks []*metadata.Record, from, to string) []*metadata.Record {
 	compare := func(r *metadata.Record, name string) int { return strings.Compare(r.Name, name) }
 	i, _ := slices.BinarySearchFunc(locks, from, compare)
 	j, _ := slices.BinarySearchFunc(locks, to, compare)
@@ -82,7 +82,7 @@ func (g *graph) addHolders(lock string, holders []*metadata.Record) {
 		case permits:
 			c.permits = append(c.permits, hold{who, r.LockedAt})
 		default:
-			c.alone = append(c.alone, hold{who, r.LockedAt})
+			c.blocking = append(c.blocking, hold{who, r.LockedAt})
 		}
 		g.holders[r.UUID] = who
 	}
@@ -92,7 +92,7 @@ func (g *graph) addHolders(lock string, holders []*metadata.Record) {
 // addWaiters adds the waiters for a lock, after the holders of all locks.
 func (g *graph) addWaiters(lock int, queue []metadata.Waiter) {
 	c := &g.locks[lock]
-	for _, h := range slices.Concat(c.alone, c.permits) {
+	for _, h := range slices.Concat(c.blocking, c.permits) {
 		g.processes[h.who].holds = lock + 1
 	}
 	for i := range queue {
@@ -152,7 +152,7 @@ const maxDepth = 100
 // possible. A strongly connected component that only holds together by permits that a process outside of it can return
 // falls apart when it is looked at alone.
 func (g *graph) deadlocked(among []int, depth int) (found [][]int) {
-	groups := g.only(among).components(among)
+	groups := g.subgraphOf(among).components(among)
 	if len(groups) == 1 && len(groups[0]) == len(among) {
 		return groups
 	}
@@ -172,8 +172,8 @@ type subgraph struct {
 	blockers map[int][]int
 }
 
-// only returns the subgraph in which exactly these processes are stuck.
-func (g *graph) only(among []int) *subgraph {
+// subgraphOf returns the subgraph in which exactly these processes are stuck.
+func (g *graph) subgraphOf(among []int) *subgraph {
 	s := &subgraph{graph: g, stuck: make(map[int]bool, len(among)), blockers: map[int][]int{}}
 	for _, who := range among {
 		s.stuck[who] = true
@@ -189,7 +189,7 @@ func (s *subgraph) blockedBy(lock int) []int {
 		return all
 	}
 	c := &s.locks[lock]
-	all = s.stuckAmong(c.alone)
+	all = s.stuckAmong(c.blocking)
 	if permits := s.stuckAmong(c.permits); !c.unknown && len(permits) == len(c.permits) {
 		all = append(all, permits...)
 	}

@@ -78,8 +78,8 @@ func (c *Client) reconnect() {
 	}
 }
 
-// closed reports whether the etcd client is closed, so that no request can succeed.
-func (c *Client) closed() bool { return c.etcd.Ctx().Err() != nil }
+// isClosed reports whether the etcd client is closed, so that no request can succeed.
+func (c *Client) isClosed() bool { return c.etcd.Ctx().Err() != nil }
 
 // MaxBackoff is the maximum pause between two attempts to reach etcd. An unlocker must warn for longer than this before
 // it removes a lock, so that a live holder can extend first after an outage of etcd.

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// groupSize is the maximum number of transactions that share a request. As soon as this many wait, they are sent.
-	groupSize = 8
+	// maxGroupSize is the maximum number of transactions that share a request. As soon as this many wait, they are sent.
+	maxGroupSize = 8
 
 	// maxGroupWait is how long a transaction waits for others at most, also while a request to a member that hangs is
 	// in flight.
@@ -25,8 +25,8 @@ const (
 )
 
 // group lets transactions that each concern one record share requests (ADR 0025): those that come while a request is in
-// flight wait until it is answered, until there are groupSize, or for groupWait. A transaction costs etcd less than a
-// request, so those of a busy client are faster together. A client with one at a time never waits.
+// flight wait until it is answered, until there are maxGroupSize, or for maxGroupWait. A transaction costs etcd less
+// than a request, so those of a busy client are faster together. A client with one at a time never waits.
 type group struct {
 	etcd clientv3.KV
 
@@ -83,7 +83,7 @@ func (c *Client) commitGrouped(ctx context.Context, txn locktxn.Txn) (*clientv3.
 	select {
 	case <-t.answered:
 	case <-ctx.Done():
-		g.abandon(t)
+		g.drop(t)
 		return nil, ctx.Err()
 	}
 	if t.refused {
@@ -105,7 +105,7 @@ func (g *group) enter(ctx context.Context, txn locktxn.Txn) (t *groupedTxn, alon
 	switch len(g.waiting) {
 	case 1:
 		g.flushTimer.Reset(maxGroupWait)
-	case groupSize:
+	case maxGroupSize:
 		g.sendWaiting()
 	}
 	return t, false
@@ -115,7 +115,7 @@ func (g *group) enter(ctx context.Context, txn locktxn.Txn) (t *groupedTxn, alon
 func (g *group) mustSendAlone(txn locktxn.Txn) bool {
 	// etcd would refuse both together
 	sameKeys := func(t *groupedTxn) bool { return t.txn.OnlyRecord == txn.OnlyRecord }
-	return slices.ContainsFunc(g.waiting, sameKeys) || txn.Bytes() > locktxn.MaxBytes/groupSize ||
+	return slices.ContainsFunc(g.waiting, sameKeys) || txn.Bytes() > locktxn.MaxBytes/maxGroupSize ||
 		time.Now().Before(g.ungroupedUntil)
 }
 
@@ -156,9 +156,9 @@ func (g *group) sendWaiting() {
 	}()
 }
 
-// abandon forgets a transaction whose caller no longer waits for the answer. The transaction may be committed all the
+// drop removes a transaction whose caller no longer waits for the answer. The transaction may be committed all the
 // same.
-func (g *group) abandon(t *groupedTxn) {
+func (g *group) drop(t *groupedTxn) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if t.request == nil {

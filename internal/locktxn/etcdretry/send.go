@@ -104,7 +104,7 @@ func (c *Client) noteFailure(ctx context.Context, s *sendState, sent time.Time, 
 			c.opts.OnNoAnswer(sent, err)
 		}
 		c.reconnect()
-		if c.closed() {
+		if c.isClosed() {
 			return fmt.Errorf("the etcd client is closed: %w", err)
 		}
 	}

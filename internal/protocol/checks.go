@@ -157,3 +157,14 @@ func CheckReason(reason string) error {
 	}
 	return nil
 }
+
+// CheckOperator returns an error, a sentence, unless the name of an operator is one line of text.
+func CheckOperator(name string) error {
+	switch {
+	case strings.TrimSpace(name) == "":
+		return errors.New("the name of an operator is needed: history and audit trail keep it")
+	case !isLine(name):
+		return fmt.Errorf("the name of the operator must be one line of at most %d bytes", metadata.MaxTextBytes)
+	}
+	return nil
+}

@@ -38,7 +38,7 @@ func AddTask(l protocol.Layout, set, task, attempt, value string) Txn {
 
 // ChangeTask writes a task, or removes it if the value is empty, if it is still the one that was seen and no worker
 // holds it. Else it reads what [ReadTask] reads.
-func ChangeTask(l protocol.Layout, set, task string, seen int64, value string) Txn {
+func ChangeTask(l protocol.Layout, set, task string, revision int64, value string) Txn {
 	key := l.Task(set, task)
 	change := clientv3.OpDelete(key)
 	if value != "" {
@@ -46,7 +46,7 @@ func ChangeTask(l protocol.Layout, set, task string, seen int64, value string) T
 	}
 	return Txn{
 		If: []clientv3.Cmp{
-			clientv3.Compare(clientv3.ModRevision(key), "=", seen),
+			clientv3.Compare(clientv3.ModRevision(key), "=", revision),
 			absent(l.Field(protocol.TaskLock(set, task), lockrecord.FieldUUID)),
 		},
 		Then: []clientv3.Op{change},
@@ -56,10 +56,10 @@ func ChangeTask(l protocol.Layout, set, task string, seen int64, value string) T
 
 // SaveTask writes the task of a worker that still holds it, if it is still the one that was seen. Else it reads what
 // [ReadTask] reads.
-func SaveTask(l protocol.Layout, set, task string, guard clientv3.Cmp, seen int64, value string) Txn {
+func SaveTask(l protocol.Layout, set, task string, guard clientv3.Cmp, revision int64, value string) Txn {
 	key := l.Task(set, task)
 	return Txn{
-		If:   []clientv3.Cmp{guard, clientv3.Compare(clientv3.ModRevision(key), "=", seen)},
+		If:   []clientv3.Cmp{guard, clientv3.Compare(clientv3.ModRevision(key), "=", revision)},
 		Then: []clientv3.Op{clientv3.OpPut(key, value)},
 		Else: ReadTask(l, set, task).Then,
 	}

@@ -43,8 +43,9 @@ func HoldPercentiles(past []metadata.Ending) (median, p95 time.Duration) {
 	return held[n/2], held[min(n-1, n*95/100)]
 }
 
-// Compare adds what past holds of the lock took: those that their holders ended or, if none is known, the others.
-func (f *Facts) Compare(past []metadata.Ending) {
+// AddPastHolds adds the durations of past holds of the lock: of those that their holders ended or, if none is known, of
+// the others.
+func (f *Input) AddPastHolds(past []metadata.Ending) {
 	var own []metadata.Ending
 	for _, e := range past {
 		if e.Cause == metadata.EndingReleased || e.Cause == metadata.EndingYielded {
@@ -90,7 +91,7 @@ func WaitChain(r *metadata.Record, queues map[string][]metadata.Waiter,
 	return chain, nil
 }
 
-// waitsFor is the wait of the record's holder for another lock, the longest one first; nil if none is known. A program
+// waitsFor returns the longest wait of the record's holder for another lock; nil if none is known. A program
 // that does several things at once may wait in one of them and work in another.
 func waitsFor(r *metadata.Record, queues map[string][]metadata.Waiter) *Wait {
 	identified := r.Hostname != "" && r.PID != 0 // others cannot be told apart
