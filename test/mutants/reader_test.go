@@ -7,7 +7,7 @@ var readerSuites = []suite{
 	{"internal/etcdlocks", []fault{
 		{"leased-queued", `kv.IsContender()`, `false`, "TestLocksOfRealClientsAreFound"},
 		{"leased-ours", `v.own.Parse(kv.Key).Kind != protocol.KindForeign`, `false`, "TestLocksOfRealClientsAreFound"},
-		{"leased-since", "if «c.watched» {", `false`, "TestOnlyWatchedBeginningsAreKnown"},
+		{"leased-since", "LockedAt: «c.began»,", `time.Time{}`, "TestOnlyWatchedBeginningsAreKnown"},
 		{"leased-released", `at.Before(l.Expires.Add(-slack))`, `true`, "TestEndsAreToldAsFarAsTheyAreKnown"},
 	}},
 	{"internal/protocol pkg/metadata internal/lockrecord", []fault{
