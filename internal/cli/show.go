@@ -186,24 +186,17 @@ func (o *showOptions) printLeased(ctx context.Context, s *session, name string) 
 		return 0, err
 	}
 	rows := slices.DeleteFunc(others.Rows(), func(r *locks.Row) bool { return r.Name != name })
-	for _, row := range rows {
-		if err := o.printFacts(row); err != nil {
-			return 0, err
-		}
-	}
-	return len(rows), nil
-}
-
-func (o *showOptions) printFacts(row *locks.Row) error {
 	p := &lockReport{now: o.app.Now()}
 	if o.format.JSON() {
-		return writeJSON(o.app.Stdout, lockjson.New(row, p.now))
+		return len(rows), writeLines(o.app.Stdout, rows, func(r *locks.Row) any { return lockjson.New(r, p.now) })
 	}
-	p.row("lock", text.Visible(row.Name))
-	for _, f := range row.LeasedFacts(p.now) {
-		p.row(f.Label, text.Visible(strings.TrimPrefix(f.Command+", "+f.Value, ", ")))
+	for _, row := range rows {
+		p.row("lock", text.Visible(name))
+		for _, f := range row.LeasedFacts(p.now) {
+			p.row(f.Label, text.Visible(strings.TrimPrefix(f.Command+", "+f.Value, ", ")))
+		}
 	}
-	return p.write(o.app.Stdout)
+	return len(rows), p.write(o.app.Stdout)
 }
 
 // otherKeys notes that other libraries have keys below the name of a lock, if we may read them.

@@ -52,12 +52,12 @@ Stop it with Ctrl-C. When etcd is unreachable, watch reports it on stderr and re
 func (o *watchOptions) run(ctx context.Context, s *session) error {
 	f := &follower{app: o.app, query: o.query, json: o.format.JSON(), reported: map[hold]string{}}
 	onEnded := func(r *metadata.Record, e *metadata.Ending) {
-		f.addEnd(func() *locks.Row { return f.judge(r).Rows[0] }, e)
+		f.addEnd(func() error { return f.reportEnd(f.judge(r).Rows[0], e) })
 	}
 	f.view = lockview.New(s.layout, lockview.Source{List: s.store.ListKeys, Watch: s.store.Watch,
 		Ending: s.store.ReadEnding}, lockview.Options{OnEnded: onEnded, Explain: etcdconn.Explain})
 	f.others = etcdlocks.New(o.app.etcdLocks, s.layout, s.store, func(row *locks.Row, e *metadata.Ending) {
-		f.addEnd(func() *locks.Row { return row }, e)
+		f.addEnd(func() error { return f.reportEnd(row, e) })
 	}, s.log)
 	ctx, cancel := context.WithCancel(ctx)
 	var following sync.WaitGroup
@@ -79,19 +79,14 @@ type follower struct {
 	stale    bool            // it has reported that it is not up to date
 
 	mu   sync.Mutex
-	ends []end // not reported yet
+	ends []func() error // report them; not called yet
 }
 
-type end struct {
-	row    func() *locks.Row // judges it
-	ending *metadata.Ending
-}
-
-// addEnd queues a hold that has ended. The views call it from their own goroutines.
-func (f *follower) addEnd(row func() *locks.Row, e *metadata.Ending) {
+// addEnd queues the report of a hold that has ended. The views call it from their own goroutines.
+func (f *follower) addEnd(report func() error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.ends = append(f.ends, end{row, e})
+	f.ends = append(f.ends, report)
 }
 
 func (f *follower) now() time.Time { return f.app.Now() }
@@ -115,8 +110,8 @@ func (f *follower) update() (next time.Time, err error) {
 	f.ends = nil
 	f.mu.Unlock()
 	held := f.judge(f.view.Locks()...)
-	for _, e := range ends {
-		if err := f.reportEnd(e.row(), e.ending); err != nil {
+	for _, report := range ends {
+		if err := report(); err != nil {
 			return held.Next, err
 		}
 	}
