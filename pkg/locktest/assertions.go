@@ -48,7 +48,8 @@ func (s *Server) AssertHeld(name string) metadata.FullRecord {
 func (s *Server) AssertFree(name string) {
 	s.t.Helper()
 	if holder := s.Holder(name); holder != nil {
-		s.t.Errorf("locktest: %v%s", &mutex.HeldError{Name: name, Holder: *holder, At: time.Now()}, indentedBacktrace(holder))
+		s.t.Errorf("locktest: %v%s", &mutex.HeldError{Name: name, Holder: *holder, At: time.Now()},
+			indentedBacktrace(holder))
 	}
 }
 

@@ -55,8 +55,8 @@ type HeldError struct {
 	Position int
 
 	// Kind is the kind of lock that the caller wanted: metadata.KindSemaphore, KindShared or KindExclusive. For a plain
-	// lock this group of fields is zero, unless shares of the lock are held: then Kind is KindExclusive. Holders are all
-	// holders, the oldest first. Of the Limit permits of a semaphore, Free were free and the caller wanted Weight.
+	// lock this group of fields is zero, unless shares of the lock are held: then Kind is KindExclusive. Holders are
+	// all holders, the oldest first. Of the Limit permits of a semaphore, Free were free and the caller wanted Weight.
 	Kind                string
 	Holders             []metadata.FullRecord
 	Free, Limit, Weight int

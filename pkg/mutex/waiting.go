@@ -247,7 +247,8 @@ func (o *overdueCheck) nothingRemoves(ctx context.Context, c *Client, due time.T
 		ctx, cancel := context.WithTimeout(ctx, explainTimeout)
 		defer cancel()
 		r, err := c.retry.Send(ctx, locktxn.ReadUnlockers(c.layout))
-		*o = overdueCheck{due: due, checkedAt: now, noUnlocker: err == nil && !slices.ContainsFunc(r.Keys(0).Kvs, hasLease)}
+		*o = overdueCheck{due: due, checkedAt: now, noUnlocker: err == nil &&
+			!slices.ContainsFunc(r.Keys(0).Kvs, hasLease)}
 	}
 	return o.noUnlocker
 }

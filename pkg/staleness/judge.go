@@ -149,7 +149,7 @@ func passed(deadline, wall time.Time) bool { return !deadline.IsZero() && !wall.
 // etcd.
 const maxRemovalTime = 5 * time.Second
 
-// OverdueAt is RemovedBy for a lock whose state allows its removal, which is overdue from then on. Zero in other states.
+// OverdueAt is RemovedBy for a lock whose state allows its removal, overdue from then on; zero in other states.
 func (v Judgement) OverdueAt(p Policy) time.Time {
 	if v.State == metadata.StateExpired || v.State == metadata.StateAbandoned && !v.RemoveAt.IsZero() {
 		return v.RemovedBy(p)

@@ -13,8 +13,8 @@ import (
 const (
 	canaryEvery   = time.Second
 	canaryTimeout = 2 * time.Second
-	// canaryValidFor is how long one success proves that etcd accepts writes: enough for two writes that barely meet their
-	// timeout.
+	// canaryValidFor is how long one success proves that etcd accepts writes: enough for two writes that barely meet
+	// their timeout.
 	canaryValidFor = 5 * time.Second
 	// measureEvery is how often the clocks of etcd's members are measured; remeasureAfter, how soon again if none
 	// answered.

@@ -42,7 +42,7 @@ type Sweeper struct {
 	// Only the goroutine of the sweep touches these.
 	nextScan time.Duration
 	mayScan  time.Duration             // when a scan may follow the last one, because a holder was proven dead
-	soon     []candidate               // locks that may become removable before the end of the next scan, by that moment
+	soon     []candidate               // locks that may become removable before the next scan ends, by that moment
 	due      []candidate               // those whose moment has come, by deadline
 	attempts map[string]removalAttempt // by lock: outcomes worth remembering
 	alerting map[string]int64          // by lock: the tokens of alerting holds, so that each is logged once
