@@ -296,7 +296,7 @@ vulnerabilities: $(GOVULNCHECK) ## known vulnerabilities in what our programs ca
 
 
 .PHONY: docs
-docs: chart-files ## the generated parts of docs/, and the chart's copies
+docs: chart-files ## the generated parts of docs/ and of the chart
 	go test ./cmd/internal/flagdocs ./cmd/internal/opsdocs ./internal/lockjson -count=1 -update
 
 .PHONY: api
