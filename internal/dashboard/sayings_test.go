@@ -247,7 +247,6 @@ func ofDeaths(say *sayings) {
 	say.head("late", mourning(), abandoned, unlocksAbandonedSoon)
 	s = mourning()
 	s.unlockers[0].HeldBack = []string{"etcd"}
-	say.head("held back", s, abandoned, unlocksAbandonedSoon)
 	say.part(`<dl class="facts">.*?</dl>`, "held back", s, abandoned, unlocksAbandonedSoon)
 	s = mourning()
 	s.away = errAway
