@@ -26,7 +26,11 @@ type Terraform struct {
 }
 
 // lockInfo is what Terraform says about a run. ID is its own, not the UUID of our hold.
-type lockInfo struct{ ID, Operation, Who, Info string }
+type lockInfo struct {
+	ID, Operation, Who, Version string
+	Created                     time.Time
+	Info                        string
+}
 
 // ServeHTTP answers 423 with the lock info of the run that has the lock, if another one wants it.
 func (t Terraform) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -37,7 +41,9 @@ func (t Terraform) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if held, ok := errors.AsType[*mutex.HeldError](err); ok {
 		w.WriteHeader(http.StatusLocked)
 		_ = json.NewEncoder(w).Encode(infoOf(&held.Holder))
-	} else if err != nil {
+	} else if errors.Is(err, mutex.ErrNotHeld) {
+		http.Error(w, err.Error(), http.StatusConflict)
+	} else if err != nil { // Terraform tries twice more
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 	}
 }
@@ -57,10 +63,15 @@ func (t Terraform) serve(w http.ResponseWriter, r *http.Request, body string) er
 	case "LOCK":
 		_, err := t.Locks.TryReserve(r.Context(), key[1:], info.Operation+" by "+info.Who, t.Longest,
 			mutex.Attribute("terraform", body))
+		if held, ok := errors.AsType[*mutex.HeldError](err); ok && infoOf(&held.Holder).ID == id {
+			return nil // the answer to the first try was lost
+		}
 		return err
 	}
 	l, err := t.adopt(r.Context(), key[1:], id)
-	if err != nil {
+	if r.Method == "UNLOCK" && errors.Is(err, mutex.ErrNotHeld) {
+		return nil // an earlier try unlocked it, or an operator
+	} else if err != nil {
 		return err
 	}
 	defer l.Detach()
@@ -101,7 +112,7 @@ func (t Terraform) write(ctx context.Context, state clientv3.Op, l *mutex.Lock) 
 func infoOf(r *metadata.FullRecord) (info lockInfo) {
 	text, _ := r.Attributes["terraform"].(string)
 	if json.Unmarshal([]byte(text), &info) != nil {
-		return lockInfo{ID: r.UUID, Who: r.Owner, Info: r.Purpose}
+		return lockInfo{ID: r.UUID, Who: r.Owner, Created: r.LockedAt, Info: r.Purpose}
 	}
 	return info
 }

@@ -24,8 +24,8 @@ func TestOneTerraformRunAtATime(t *testing.T) {
 		replicas[i] = recipes.Terraform{Etcd: s.Etcd(), Locks: s.Client(mutex.Options{}), Inspect: inspector,
 			Longest: time.Hour}
 	}
-	const ana, ben = `{"ID":"1","Operation":"OperationTypeApply","Who":"ana@ci","Info":""}`,
-		`{"ID":"2","Operation":"OperationTypePlan","Who":"ben@laptop","Info":""}`
+	const ana = `{"ID":"1","Operation":"Apply","Who":"ana@ci","Version":"1","Created":"2026-08-01T03:00:00Z","Info":""}`
+	const ben = `{"ID":"2","Operation":"Plan","Who":"ben@laptop"}`
 	for i, c := range []struct {
 		method, path, body string
 		status             int
@@ -33,13 +33,15 @@ func TestOneTerraformRunAtATime(t *testing.T) {
 	}{
 		{"GET", "/prod", "", 200, ""},
 		{"LOCK", "/prod", ana, 200, ""},
+		{"LOCK", "/prod", ana, 200, ""}, // again, because the answer was lost
 		{"LOCK", "/prod", ben, 423, ana},
 		{"LOCK", "/dev", ben, 200, ""},
 		{"POST", "/prod?ID=1", "state 1", 200, ""},
 		{"POST", "/prod?ID=2", "state 2", 423, ana},
 		{"UNLOCK", "/prod", ben, 423, ana},
 		{"UNLOCK", "/prod", ana, 200, ""},
-		{"POST", "/prod?ID=1", "too late", 500, "no longer held"},
+		{"UNLOCK", "/prod", ana, 200, ""},
+		{"POST", "/prod?ID=1", "too late", 409, "no longer held"},
 		{"LOCK", "/prod", ben, 200, ""},
 		{"GET", "/prod", "", 200, "state 1"},
 	} {
@@ -52,7 +54,8 @@ func TestOneTerraformRunAtATime(t *testing.T) {
 	s.Hold("terraform/ops", mutex.Owner("kim"))
 	w := httptest.NewRecorder()
 	replicas[0].ServeHTTP(w, httptest.NewRequest("LOCK", "/ops", strings.NewReader(ana)))
-	if want := `"Who":"kim"`; w.Code != http.StatusLocked || !strings.Contains(w.Body.String(), want) {
+	want := `"Who":"kim","Version":"","Created":"2`
+	if w.Code != http.StatusLocked || !strings.Contains(w.Body.String(), want) {
 		t.Errorf("%d %s, want %s", w.Code, w.Body, want)
 	}
 }
