@@ -50,7 +50,8 @@ func Schedule(ctx context.Context, locks *mutex.Client, redis asynq.RedisConnOpt
 	})
 }
 
-// InsideLease leads while this replica also has a Lease of Kubernetes.
+// InsideLease leads while this replica also has a Lease of Kubernetes. The function ended is called last, maybe after
+// RunOrDie has returned. It should end the process, which would otherwise keep the Lease without working.
 func InsideLease(lease resourcelock.Interface, locks *mutex.Client, work func(context.Context) error,
 	ended func(error)) leaderelection.LeaderElectionConfig {
 	return leaderelection.LeaderElectionConfig{
