@@ -70,7 +70,7 @@ func (o *options) run(ctx context.Context, out io.Writer) error {
 		group.Add("demo", func(ctx context.Context) error { return runDemo(ctx, demo) })
 	}
 	group.Add("guide", func(ctx context.Context) error {
-		if o.joined(ctx) {
+		if o.awaitUnlocker(ctx) {
 			fmt.Fprint(out, o.guide())
 		}
 		<-ctx.Done()
@@ -111,9 +111,9 @@ func (o *options) addPrograms(group *daemon.Group) error {
 
 func witnesses() bool { return runtime.GOOS == "linux" }
 
-// joined waits until the dashboard knows the unlocker: before that, it says that none is running. It reports false if
-// ctx ends first.
-func (o *options) joined(ctx context.Context) bool {
+// awaitUnlocker waits until the dashboard knows the unlocker: before that, it says that none is running. It reports
+// false if ctx ends first.
+func (o *options) awaitUnlocker(ctx context.Context) bool {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	for ctx.Err() == nil {
 		if o.unlockerIsShown(ctx, client) {

@@ -97,7 +97,7 @@ func (o *forceUnlockOptions) run(ctx context.Context, s *session, name string) e
 			return err
 		}
 		if len(named.Record.Fields) == 0 && len(named.Shares) == 0 {
-			return o.endFound(ctx, s, q)
+			return o.endBulk(ctx, s, q)
 		}
 	}
 	return o.applyToHold(ctx, s, name, o.endHold)

@@ -96,7 +96,7 @@ func (o *operatorAction) perform(ctx context.Context, s *session, v protocol.Ver
 	request, cancel := s.request(ctx)
 	defer cancel()
 	out, err := s.store.Perform(request, v, on, a)
-	return out, o.outcome(ctx, s, on.Hold, doing+" "+text.Visible(a.Lock), err)
+	return out, o.actionError(ctx, s, on.Hold, doing+" "+text.Visible(a.Lock), err)
 }
 
 func (o *operatorAction) action(s *session, r *metadata.Record) protocol.Action {
@@ -117,8 +117,9 @@ func (o *operatorAction) entry(s *session, a protocol.Action) protocol.Action {
 	return a
 }
 
-// outcome turns the error of an action on the hold in r into one for the user.
-func (o *operatorAction) outcome(ctx context.Context, s *session, r *metadata.Record, doing string, err error) error {
+// actionError turns the error of an action on the hold in r into one for the user.
+func (o *operatorAction) actionError(ctx context.Context, s *session, r *metadata.Record, doing string,
+	err error) error {
 	changed, isChanged := errors.AsType[*lockstore.ChangedError](err)
 	refused, isRefused := errors.AsType[*protocol.RefusedError](err)
 	switch {

@@ -54,7 +54,7 @@ On a terminal --reset asks; elsewhere --yes is required. Exits with 4 when there
 			return err
 		}
 		if o.reset {
-			return o.app.withSession(cmd.Context(), o.forget)
+			return o.app.withSession(cmd.Context(), o.resetPeriod)
 		}
 		return o.app.withSession(cmd.Context(), o.run)
 	}
@@ -142,8 +142,8 @@ func (o *periodsOptions) write(found []periodJSON) error {
 	return o.app.writeTable(&t, text.Count(len(found), "job"))
 }
 
-// forget deletes the last period of the job, so that it can run again.
-func (o *periodsOptions) forget(ctx context.Context, s *session) error {
+// resetPeriod deletes the last period of the job, so that it can run again.
+func (o *periodsOptions) resetPeriod(ctx context.Context, s *session) error {
 	locks, err := s.locks(nil)
 	if err != nil {
 		return err

@@ -98,7 +98,7 @@ func (s *session) lockInfo(ctx context.Context, name string) (*lockInfo, error) 
 	if l.combined, err = s.combined(ctx); err != nil {
 		return l, err
 	}
-	if l.held() {
+	if l.isHeld() {
 		l.judge()
 		return l, s.diagnose(ctx, l)
 	}
@@ -109,11 +109,11 @@ func (s *session) lockInfo(ctx context.Context, name string) (*lockInfo, error) 
 	return l, err
 }
 
-// held reports whether the lock or a share of it is held, or keys of a record are left.
-func (l *lockInfo) held() bool { return len(l.Record.Fields) > 0 || len(l.Shares) > 0 }
+// isHeld reports whether the lock or a share of it is held, or keys of a record are left.
+func (l *lockInfo) isHeld() bool { return len(l.Record.Fields) > 0 || len(l.Shares) > 0 }
 
 func (l *lockInfo) isEmpty() bool {
-	return !l.held() && len(l.Waiters) == 0 && len(l.Delays) == 0 && l.removed == nil
+	return !l.isHeld() && len(l.Waiters) == 0 && len(l.Delays) == 0 && l.removed == nil
 }
 
 func (l *lockInfo) judge() {

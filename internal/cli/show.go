@@ -65,7 +65,7 @@ func (o *showOptions) run(ctx context.Context, s *session, name string) error {
 		}
 	}
 	switch {
-	case l.held() || others > 0:
+	case l.isHeld() || others > 0:
 		return nil
 	case len(l.Delays) > 0:
 		return noLockErrorf("%s", s.delayText(name, l.Delays))
@@ -84,8 +84,8 @@ func (o *showOptions) print(l *lockInfo) error {
 	return p.write(o.app.Stdout)
 }
 
-// maxCompared is how many of the newest endings of all locks are searched for those of one lock.
-const maxCompared = 1000
+// maxEndingsRead is how many of the newest endings of all locks are searched for those of one lock.
+const maxEndingsRead = 1000
 
 // diagnose diagnoses the holder of a lock from its record, the duration of past holds that others than their holders
 // ended, and the locks that its process waits for.
@@ -126,7 +126,7 @@ func (s *session) diagnose(ctx context.Context, l *lockInfo) error {
 func (s *session) endingsOf(ctx context.Context, lock string) ([]metadata.Ending, error) {
 	request, cancel := s.request(ctx)
 	defer cancel()
-	all, err := s.store.ReadHistory(request, maxCompared)
+	all, err := s.store.ReadHistory(request, maxEndingsRead)
 	if err != nil {
 		return nil, s.explain(ctx, "read the history of "+text.Visible(lock), err)
 	}

@@ -16,7 +16,7 @@ func TestLostLockOverridesTheCommandsStatus(t *testing.T) {
 }
 
 func TestUnreadableHoldIsReportedAsUnchanged(t *testing.T) {
-	err := (&operatorAction{}).outcome(t.Context(), nil, &metadata.Record{Name: "a"}, "ask", metadata.ErrChanged)
+	err := (&operatorAction{}).actionError(t.Context(), nil, &metadata.Record{Name: "a"}, "ask", metadata.ErrChanged)
 	if got := err.Error(); status(err) != ExitHeld || got != "nothing was done: a has changed meanwhile: look again" {
 		t.Errorf("the status is %d: %s", status(err), got)
 	}

@@ -37,7 +37,7 @@ const repeatWindow = time.Second
 // second ends the process at once. An error is one sentence, with its hint if it has one: a line of the log if that is
 // JSON in this format.
 func Main(name, logFormat string, run func(context.Context) error) (status int) {
-	end := ending{name, LogSettings{Format: logFormat}}
+	end := exitReporter{name, LogSettings{Format: logFormat}}
 	if !end.log.isConsole(os.Stderr) {
 		defer end.recover(&status)
 	}
@@ -60,13 +60,13 @@ func Main(name, logFormat string, run func(context.Context) error) (status int) 
 	return end.with(run(ctx))
 }
 
-// ending says why a program ends.
-type ending struct {
+// exitReporter says why a program ends.
+type exitReporter struct {
 	program string
 	log     LogSettings
 }
 
-func (e ending) say(sentence string) {
+func (e exitReporter) say(sentence string) {
 	if e.log.isConsole(os.Stderr) {
 		fmt.Fprintf(os.Stderr, "%s: %s\n", e.program, sentence)
 		return
@@ -76,7 +76,7 @@ func (e ending) say(sentence string) {
 }
 
 // recover logs a panic, which would be many lines of text.
-func (e ending) recover(status *int) {
+func (e exitReporter) recover(status *int) {
 	if p := recover(); p != nil {
 		log := Logger(e.log, os.Stderr)
 		log.Error().Bytes("stack", debug.Stack()).Msgf("panic: %v", p)
@@ -85,7 +85,7 @@ func (e ending) recover(status *int) {
 }
 
 // with says an error, and returns the exit status.
-func (e ending) with(err error) int {
+func (e exitReporter) with(err error) int {
 	if err == nil {
 		return ExitOK
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/text"
 )
 
-func (d *Dashboard) handle(need access.Permission, do app.Action) http.HandlerFunc {
+func (d *Dashboard) handle(need access.Permission, do app.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		made := d.app.RequestFrom(r)
 		if err := d.app.Authorize(made.Caller, need); err != nil {
@@ -38,7 +38,7 @@ const (
 )
 
 // handleAction is handle for an operator's action. It refuses callers without the permission before it reads the body.
-func (d *Dashboard) handleAction(o *actions.Operation, kind string, do app.Action) http.HandlerFunc {
+func (d *Dashboard) handleAction(o *actions.Operation, kind string, do app.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		made := d.app.RequestFrom(r)
 		err := o.Authorize(made.Caller)
@@ -59,7 +59,7 @@ const maxRequests = 256
 
 // answer serves a request, or refuses it at once if there are too many: a queue would only make all of them wait
 // longer. Reading the body and writing the response do not count, because any caller could make them take forever.
-func (d *Dashboard) answer(w http.ResponseWriter, r *app.Request, do app.Action) {
+func (d *Dashboard) answer(w http.ResponseWriter, r *app.Request, do app.HandlerFunc) {
 	a, err := d.limitRequests(r, do)
 	if err != nil {
 		d.fail(w, r.Request, err)
@@ -68,7 +68,7 @@ func (d *Dashboard) answer(w http.ResponseWriter, r *app.Request, do app.Action)
 	d.send(w, r.Request, a)
 }
 
-func (d *Dashboard) limitRequests(r *app.Request, do app.Action) (app.Answer, error) {
+func (d *Dashboard) limitRequests(r *app.Request, do app.HandlerFunc) (app.Answer, error) {
 	select {
 	case d.requestSlots <- struct{}{}:
 		defer func() { <-d.requestSlots }()
@@ -80,8 +80,8 @@ func (d *Dashboard) limitRequests(r *app.Request, do app.Action) (app.Answer, er
 
 // Limits of answers that wait for their readers.
 const (
-	smallAnswer = 64 << 10
-	maxWaiting  = 64 << 20 // bytes of all answers that are not small
+	smallAnswer     = 64 << 10
+	maxPendingBytes = 64 << 20 // bytes of all answers that are not small
 )
 
 // reserveMemory reports whether another answer of this size may wait for its reader; done gives the memory back.
@@ -90,7 +90,7 @@ func (d *Dashboard) reserveMemory(size int) (done func(), ok bool) {
 		return func() {}, true
 	}
 	done = func() { d.outgoing.Add(-int64(size)) }
-	if d.outgoing.Add(int64(size)) > maxWaiting {
+	if d.outgoing.Add(int64(size)) > maxPendingBytes {
 		done()
 		return nil, false
 	}
@@ -222,8 +222,8 @@ type problemPage struct {
 }
 
 const (
-	maxBody    = 64 << 10        // of a POST, in bytes
-	bodyWithin = 2 * time.Second // in which it has to be here
+	maxBody     = 64 << 10        // of a POST, in bytes
+	bodyTimeout = 2 * time.Second // in which it has to be here
 )
 
 // closeUnreadBody closes the connection after requests whose body is not read. Otherwise the server would wait for the
@@ -249,7 +249,7 @@ func readBody(w http.ResponseWriter, r *http.Request, kind string) error {
 		return tooLarge
 	}
 	control := http.NewResponseController(w)
-	_ = control.SetReadDeadline(time.Now().Add(bodyWithin)) // a writer without a network has none
+	_ = control.SetReadDeadline(time.Now().Add(bodyTimeout)) // a writer without a network has none
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):

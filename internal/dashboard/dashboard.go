@@ -104,7 +104,9 @@ func (d *Dashboard) routes() (http.Handler, error) {
 		w.Header().Set("Allow", allowedMethods(mux, r.URL.Path))
 		d.fail(w, r, app.ErrMethod)
 	})
-	get := func(path string, need access.Permission, do app.Action) { mux.Get(d.route+path, d.handle(need, do)) }
+	get := func(path string, need access.Permission, do app.HandlerFunc) {
+		mux.Get(d.route+path, d.handle(need, do))
+	}
 	get("", access.View, d.pages.ServeList)
 	get("lock", access.View, d.pages.ServeLock)
 	get("api/v1/lock", access.View, d.api.ServeLock)

@@ -255,7 +255,7 @@ func operates(c *app.Config, do act, verbs ...protocol.Verb) {
 	}
 	for _, v := range verbs {
 		all[v] = do
-		c.Enabled = append(c.Enabled, access.Permission(v.Info().Right))
+		c.Enabled = append(c.Enabled, access.Permission(v.Info().Permission))
 	}
 	c.Operator = all
 }

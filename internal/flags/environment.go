@@ -14,26 +14,26 @@ import (
 // prefixAnnotation is the annotation of the root command in which Bind stores the environment prefix.
 const prefixAnnotation = "environment prefix"
 
-// lowest is the annotation of flags of numbers in which Positive and NotNegative store what is refused.
-const lowest = "lowest"
+// lowestAnnotation is the annotation of flags of numbers in which Positive and NotNegative store what is refused.
+const lowestAnnotation = "lowest"
 
 // Positive makes these flags refuse what is not above 0.
 func Positive(fs *pflag.FlagSet, names ...string) {
 	for _, name := range names {
-		fs.Lookup(name).Annotations = map[string][]string{lowest: {"above 0"}}
+		fs.Lookup(name).Annotations = map[string][]string{lowestAnnotation: {"above 0"}}
 	}
 }
 
 // NotNegative makes this flag of a count refuse negative ones, as all durations do by themselves.
 func NotNegative(fs *pflag.FlagSet, name string) {
-	fs.Lookup(name).Annotations = map[string][]string{lowest: {"0"}}
+	fs.Lookup(name).Annotations = map[string][]string{lowestAnnotation: {"0"}}
 }
 
-// sharedOnly is the annotation of a root command whose own flags alone have variables.
-const sharedOnly = "only shared flags have variables"
+// sharedOnlyAnnotation is the annotation of a root command whose own flags alone have variables.
+const sharedOnlyAnnotation = "only shared flags have variables"
 
-// started is the annotation of a root command of which Execute has run a command's RunE.
-const started = "started"
+// startedAnnotation is the annotation of a root command of which Execute has run a command's RunE.
+const startedAnnotation = "started"
 
 // Bind gives every flag of cmd and the commands below it an environment variable, makes --help show defaults and
 // variables, and turns a wrong flag into one sentence with a hint. Call it after all flags and commands are defined,
@@ -66,7 +66,7 @@ func keepOrder(c *cobra.Command) {
 // consent given once cannot become permanent.
 func BindShared(cmd *cobra.Command, environmentPrefix string) {
 	Bind(cmd, environmentPrefix)
-	cmd.Annotations[sharedOnly] = "true"
+	cmd.Annotations[sharedOnlyAnnotation] = "true"
 }
 
 // withEnvironment returns the hook that sets and checks flags before a command, and then calls the root's own.
@@ -78,7 +78,7 @@ func withEnvironment(hook func(*cobra.Command, []string)) func(*cobra.Command, [
 		if hook != nil {
 			hook(c, args)
 		}
-		c.Root().Annotations[started] = "true"
+		c.Root().Annotations[startedAnnotation] = "true"
 		return nil
 	}
 }
@@ -101,7 +101,7 @@ func FromEnvironment(c *cobra.Command) error {
 func checkRanges(c *cobra.Command) error {
 	for _, f := range sortedFlags(c) {
 		value := f.Value.String()
-		switch rule := f.Annotations[lowest]; {
+		switch rule := f.Annotations[lowestAnnotation]; {
 		case strings.HasPrefix(value, "-") && (f.Value.Type() == "duration" || rule != nil):
 			return fmt.Errorf("--%s is %s: it must not be negative", f.Name, value)
 		case f.Changed && slices.Contains(rule, "above 0") && (value == "0" || value == "0s"):
@@ -142,7 +142,7 @@ func variables(c *cobra.Command, f *pflag.Flag) []source {
 	if prefix == "" || f.Name == "help" || f.Name == "version" {
 		return nil
 	}
-	if root.Annotations[sharedOnly] != "" && root.PersistentFlags().Lookup(f.Name) == nil {
+	if root.Annotations[sharedOnlyAnnotation] != "" && root.PersistentFlags().Lookup(f.Name) == nil {
 		return nil
 	}
 	all := []source{{name: prefix + strings.ToUpper(strings.NewReplacer(".", "_", "-", "_").Replace(f.Name)),

@@ -39,10 +39,10 @@ func Main(root *cobra.Command) int {
 
 // Execute runs the command that args name. Every failure before its RunE is a *UsageError.
 func Execute(ctx context.Context, root *cobra.Command, args []string) error {
-	delete(root.Annotations, started)
+	delete(root.Annotations, startedAnnotation)
 	root.SetArgs(args)
 	c, err := root.ExecuteContextC(ctx)
-	if _, known := errors.AsType[*UsageError](err); err == nil || root.Annotations[started] != "" || known {
+	if _, known := errors.AsType[*UsageError](err); err == nil || root.Annotations[startedAnnotation] != "" || known {
 		return err
 	}
 	return &UsageError{Command: c.CommandPath(), Err: err}

@@ -66,8 +66,8 @@ func (b *byLock) ended(r *metadata.Record, after time.Duration) {
 	}
 }
 
-// taken records a hold that began after a wait. Both times are by the waiter's clock.
-func (b *byLock) taken(r *metadata.Record, w metadata.Waiter) {
+// acquired records a hold that began after a wait. Both times are by the waiter's clock.
+func (b *byLock) acquired(r *metadata.Record, w metadata.Waiter) {
 	after := r.LockedAt.Sub(w.Since.Time)
 	if b.limit <= 0 || r.LockedAt.IsZero() || w.Since.IsZero() || after < 0 {
 		return

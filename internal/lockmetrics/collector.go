@@ -47,8 +47,8 @@ type Config struct {
 	Attributes []string
 }
 
-// Collector exports the held locks. It is a prometheus.Collector; [Collector.Ended] and [Collector.Taken] report what
-// cannot be seen at a scrape.
+// Collector exports the held locks. It is a prometheus.Collector; [Collector.Ended] and [Collector.Acquired] report
+// what cannot be seen at a scrape.
 type Collector struct {
 	c Config
 

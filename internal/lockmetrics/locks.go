@@ -220,8 +220,8 @@ func histogram(register promauto.Factory, name, help, label string) *prometheus.
 		Buckets: []float64{.1, 1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 24 * 3600, 7 * 24 * 3600}}, []string{label})
 }
 
-// Taken records that a waiter got a lock. The view calls it.
-func (c *Collector) Taken(r *metadata.Record, w metadata.Waiter) { c.byLock.taken(r, w) }
+// Acquired records that a waiter got a lock. The view calls it.
+func (c *Collector) Acquired(r *metadata.Record, w metadata.Waiter) { c.byLock.acquired(r, w) }
 
 // Ended records the end of a hold; ending is nil if its holder released it. The view calls it.
 func (c *Collector) Ended(r *metadata.Record, ending *metadata.Ending) {

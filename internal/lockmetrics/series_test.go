@@ -190,7 +190,7 @@ func TestHoldsAreMeasuredByLockIfAllLocksHaveSeries(t *testing.T) {
 
 	wait := func(name string, since time.Duration) {
 		r := hold(name)
-		c.Taken(r, metadata.Waiter{Ticket: metadata.Ticket{UUID: r.UUID,
+		c.Acquired(r, metadata.Waiter{Ticket: metadata.Ticket{UUID: r.UUID,
 			Since: metadata.Time{Time: r.LockedAt.Add(-since)}}})
 	}
 	wait("c", time.Minute)

@@ -26,7 +26,7 @@ const (
 // VerbInfo has the properties of a verb that page, API and command line share. Its wording is defined where it is
 // shown.
 type VerbInfo struct {
-	Right           string // the permission that it needs
+	Permission      string // the permission that it needs
 	FreesLock       bool   // another client can get the lock: a form requires its name and a long reason
 	ReasonField     string // the name of the text that gives the reason: reason or note
 	MinReasonLength int    // minimum length of that text, in characters; 0 if it is optional
@@ -83,26 +83,26 @@ const (
 func (v Verb) Info() VerbInfo {
 	switch v {
 	case VerbForceUnlock, VerbEndDelay: // both free the lock while the former holder may be at work
-		return VerbInfo{Right: "unlock", FreesLock: true, ReasonField: "reason", MinReasonLength: minLongReasonLength}
+		return VerbInfo{Permission: "unlock", FreesLock: true, ReasonField: "reason", MinReasonLength: minLongReasonLength}
 	case VerbAsk:
-		return VerbInfo{Right: "ask", ReasonField: "reason", MinReasonLength: minReasonLength,
+		return VerbInfo{Permission: "ask", ReasonField: "reason", MinReasonLength: minReasonLength,
 			Mark: Mark{Field: lockrecord.FieldAsked}}
 	case VerbExtend:
-		return VerbInfo{Right: "extend", ReasonField: "reason", MinReasonLength: minReasonLength,
+		return VerbInfo{Permission: "extend", ReasonField: "reason", MinReasonLength: minReasonLength,
 			CheckDuration: CheckMoreTimeDuration,
 			Mark:          Mark{Field: lockrecord.FieldExtended}}
 	case VerbAcknowledge:
-		return VerbInfo{Right: "acknowledge", ReasonField: "note", Undo: VerbWithdraw,
+		return VerbInfo{Permission: "acknowledge", ReasonField: "note", Undo: VerbWithdraw,
 			CheckDuration: CheckAcknowledgementDuration,
 			Mark:          Mark{Field: lockrecord.FieldAcknowledged, Leased: true}}
 	case VerbWithdraw:
-		return VerbInfo{Right: "acknowledge", ReasonField: "note"}
+		return VerbInfo{Permission: "acknowledge", ReasonField: "note"}
 	}
 	return VerbInfo{}
 }
 
 // IsKnown reports whether this version knows the verb.
-func (v Verb) IsKnown() bool { return v.Info().Right != "" }
+func (v Verb) IsKnown() bool { return v.Info().Permission != "" }
 
 // CheckHold returns an error, a sentence, if the verb cannot be applied to the hold in r. It ignores the action's
 // reason.

@@ -128,7 +128,7 @@ var readerSuites = []suite{
 		{"flag-precedence", `if «f.Changed» {`, `false`, "TestPrecedenceIsFlagThenOwnVariableThenEtcdctlsThenDefault"},
 		{"flag-own", `if «s.own» {`, `false`, "TestPasswordNeedsItsUser"},
 		{"flag-status", `«err == nil» || root.Annotations[started]`, `true`, "TestUsageErrorsAreOneSentenceAndStatus2"},
-		{"flag-started", `root.Annotations[started] != ""`, `false`, "TestRuntimeErrorIsNotAUsageError"},
+		{"flag-started", `root.Annotations[startedAnnotation] != ""`, `false`, "TestRuntimeErrorIsNotAUsageError"},
 	}},
 	{"internal/daemon", []fault{
 		// Starts and ends of the long-running programs.

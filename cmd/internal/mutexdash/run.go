@@ -39,7 +39,7 @@ func run(ctx context.Context, o options) error {
 		return daemon.Usage(errors.Join(errors.New("--web.hsts needs a certificate in the file of --web.config.file: "+
 			"if a proxy terminates TLS, configure it there"), err))
 	}
-	if err := r.join(o, access, log); err != nil {
+	if err := r.wire(o, access, log); err != nil {
 		return daemon.Usage(err)
 	}
 	registry := daemon.NewRegistry(namespace)

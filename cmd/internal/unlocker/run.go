@@ -35,7 +35,7 @@ func run(ctx context.Context, o options) error {
 		return daemon.Usage(err)
 	}
 	defer etcd.Close()
-	r, err := join(o, etcd, log)
+	r, err := wire(o, etcd, log)
 	if err != nil {
 		return daemon.Usage(err)
 	}

@@ -23,14 +23,14 @@ type Child struct {
 	tty       *terminal
 	resume    func() bool // reports whether a suspended command may continue
 	suspended atomic.Bool // stopped by the terminal, and not continued since
-	ending
+	exitState
 }
 
 // Start starts the command in the group. If the command is suspended, it continues only if resume allows it. The error
 // is a [*StartError].
 func Start(cmd *exec.Cmd, group *Group, resume func() bool) (*Child, error) {
 	c := &Child{cmd: cmd, group: group, tty: openTerminal(), resume: resume,
-		ending: ending{done: make(chan struct{})}}
+		exitState: exitState{done: make(chan struct{})}}
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	dieWithParent(c.cmd.SysProcAttr)
 	group.Contain(c.cmd)

@@ -15,7 +15,7 @@ import (
 type Child struct {
 	cmd *exec.Cmd
 	job windows.Handle
-	ending
+	exitState
 }
 
 // Start starts the command. The other parameters are for systems with cgroups and suspended commands. The error is a
@@ -30,7 +30,7 @@ func Start(cmd *exec.Cmd, _ *Group, _ func() bool) (*Child, error) {
 		_ = windows.CloseHandle(job)
 		return nil, newStartError(cmd.Path, err)
 	}
-	c := &Child{cmd: cmd, job: job, ending: ending{done: make(chan struct{})}}
+	c := &Child{cmd: cmd, job: job, exitState: exitState{done: make(chan struct{})}}
 	if err := c.join(); err != nil {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()

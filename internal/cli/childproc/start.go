@@ -50,16 +50,16 @@ func newStartError(name string, err error) error {
 	return &StartError{Command: name, Err: err}
 }
 
-type ending struct {
+type exitState struct {
 	done chan struct{} // closed when the command has ended and code is set
 	code int
 }
 
 // Done is closed when the command has ended.
-func (e *ending) Done() <-chan struct{} { return e.done }
+func (e *exitState) Done() <-chan struct{} { return e.done }
 
 // Code returns the status of the ended command, as a shell would report it.
-func (e *ending) Code() int { return e.code }
+func (e *exitState) Code() int { return e.code }
 
 // SignalStatus plus the number of a signal is the status of a process that the signal ended.
 const SignalStatus = 128

@@ -13,31 +13,31 @@ import (
 )
 
 type Caller struct {
-	Name    string // empty when nobody told
-	Client  string // address, as far as it can be known
-	Agent   string // program, as it calls itself
-	Origin  string // scheme and host by which it came
-	Source  Source
-	Groups  string // that the proxy named, as people see them
-	Rights  []Permission
-	Unnamed string // there is no name, though there should be
+	Name        string // empty if unknown
+	Client      string // address, as far as it can be known
+	Agent       string // program, as it calls itself
+	Origin      string // scheme and host by which it came
+	Source      Source
+	Groups      string // that the proxy named, as people see them
+	Permissions []Permission
+	WhyUnnamed  string // why there is no name, although there should be one; else empty
 }
 
 // May reports whether the caller has the permission for all locks.
 func (c Caller) May(p Permission) bool {
-	return p == Anybody || slices.Contains(c.Rights, View) && slices.Contains(c.Rights, p)
+	return p == Anybody || slices.Contains(c.Permissions, View) && slices.Contains(c.Permissions, p)
 }
 
 // MayFor reports whether the caller has the permission for the locks of this owner.
 func (c Caller) MayFor(p Permission, owner string) bool {
-	return c.May(p) || slices.Contains(c.Rights, View) &&
-		slices.ContainsFunc(c.Rights, func(right Permission) bool { return right.covers(p, owner) })
+	return c.May(p) || slices.Contains(c.Permissions, View) &&
+		slices.ContainsFunc(c.Permissions, func(right Permission) bool { return right.covers(p, owner) })
 }
 
 // MaySome reports whether there may be a lock for which the caller has the permission.
 func (c Caller) MaySome(p Permission) bool {
-	return c.May(p) || slices.Contains(c.Rights, View) &&
-		slices.ContainsFunc(c.Rights, func(right Permission) bool { return right.withoutOwner() == p })
+	return c.May(p) || slices.Contains(c.Permissions, View) &&
+		slices.ContainsFunc(c.Permissions, func(right Permission) bool { return right.withoutOwner() == p })
 }
 
 // Identify finds out who sent the request, and what that caller may do.
@@ -49,21 +49,21 @@ func (c *Config) Identify(r *http.Request) Caller {
 	var groups []string
 	switch c.Source {
 	case SourceNone:
-		caller.Rights = []Permission{View, Backtrace}
+		caller.Permissions = []Permission{View, Backtrace}
 	case SourceBasic:
-		caller.Name, caller.Unnamed = c.basicName(r)
+		caller.Name, caller.WhyUnnamed = c.basicName(r)
 	case SourceMTLS:
-		caller.Name, caller.Unnamed = certificateName(r)
+		caller.Name, caller.WhyUnnamed = certificateName(r)
 	case SourceHeader:
-		caller.Name, groups, caller.Unnamed = c.headerName(r, peer)
+		caller.Name, groups, caller.WhyUnnamed = c.headerName(r, peer)
 		caller.Groups = shownGroups(groups)
 	}
 	switch {
 	case caller.Name == "":
 	case c.Permissions == nil:
-		caller.Rights = []Permission{View, Backtrace}
+		caller.Permissions = []Permission{View, Backtrace}
 	default:
-		caller.Rights = c.Permissions().grants(caller.Name, groups)
+		caller.Permissions = c.Permissions().grants(caller.Name, groups)
 	}
 	return caller
 }
@@ -71,7 +71,7 @@ func (c *Config) Identify(r *http.Request) Caller {
 // Without is the caller without a permission, for any owner.
 func (c Caller) Without(p Permission) Caller {
 	other := func(right Permission) bool { return right.withoutOwner() == p }
-	c.Rights = slices.DeleteFunc(slices.Clone(c.Rights), other)
+	c.Permissions = slices.DeleteFunc(slices.Clone(c.Permissions), other)
 	return c
 }
 

@@ -22,20 +22,20 @@ const (
 	View      Permission = "view"      // all pages but those below
 	Backtrace Permission = "backtrace" // where in the code a lock was taken; may tell secrets
 	Audit     Permission = "audit"     // what operators did to whose holds
-	Unlock    Permission = "unlock"    // end the hold of somebody else
+	Unlock    Permission = "unlock"    // end another's hold
 	Ask       Permission = "ask"       // ask a holder to finish
 	Extend    Permission = "extend"    // give a holder more time
 	Anybody   Permission = ""          // no permission is needed
 
-	Acknowledge Permission = "acknowledge" // say that one looks at a lock
+	Acknowledge Permission = "acknowledge" // announce that one is looking at a lock
 )
 
 func permissions() []Permission {
 	return []Permission{View, Backtrace, Audit, Unlock, Ask, Extend, Acknowledge}
 }
 
-// ofOwner limits a permission to the locks of some owners: "unlock owner:billing-*".
-const ofOwner = "owner:"
+// ownerPrefix limits a permission to the locks of some owners: "unlock owner:billing-*".
+const ownerPrefix = "owner:"
 
 func (p Permission) withoutOwner() Permission {
 	what, _, _ := strings.Cut(string(p), " ")
@@ -44,7 +44,7 @@ func (p Permission) withoutOwner() Permission {
 
 // owner is the pattern of the owners to whose locks the permission is limited; ok is false if it is not.
 func (p Permission) owner() (pattern string, ok bool) {
-	_, pattern, ok = strings.Cut(string(p), " "+ofOwner)
+	_, pattern, ok = strings.Cut(string(p), " "+ownerPrefix)
 	return pattern, ok
 }
 
@@ -54,12 +54,12 @@ func (p Permission) covers(what Permission, owner string) bool {
 	return limited && p.withoutOwner() == what && text.Globs{pattern}.Match(owner)
 }
 
-// check refuses a permission that cannot be meant.
+// check returns an error for an unknown permission, and for a limit to owners that cannot apply.
 func (p Permission) check() error {
 	pattern, limited := p.owner()
 	written := p.withoutOwner()
 	if limited {
-		written += Permission(" " + ofOwner + pattern)
+		written += Permission(" " + ownerPrefix + pattern)
 	}
 	switch {
 	case !slices.Contains(permissions(), p.withoutOwner()):
@@ -76,7 +76,7 @@ func (p Permission) check() error {
 
 // Permissions say who may do what. What is not said is denied.
 type Permissions struct {
-	Everyone []Permission            `yaml:"everyone"` // who has a name, whichever
+	Everyone []Permission            `yaml:"everyone"` // every caller with a name
 	Users    map[string][]Permission `yaml:"users"`
 	Groups   map[string][]Permission `yaml:"groups"`
 }

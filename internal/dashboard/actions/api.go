@@ -37,11 +37,11 @@ type doneJSON struct {
 
 // ServeAPI is the action for programs. The checks are those of the page, but for the typed name.
 func (o *Operation) ServeAPI(r *app.Request) (app.Answer, error) {
-	asked, err := o.readBody(r)
+	wanted, err := o.readBody(r)
 	if err == nil {
 		err = o.checkCaller(r)
 	}
-	action, err := o.carryOut(r, &asked, err)
+	action, err := o.carryOut(r, &wanted, err)
 	var wrong *FieldError
 	switch {
 	case errors.As(err, &wrong):
@@ -52,7 +52,7 @@ func (o *Operation) ServeAPI(r *app.Request) (app.Answer, error) {
 		return app.Answer{}, err
 	}
 	done := o.done
-	if asked.Undo {
+	if wanted.Undo {
 		done = o.undone
 	}
 	return api.Answer(r, doneJSON{done, action.ID})
@@ -63,32 +63,32 @@ func (o *Operation) accepts(j bodyJSON) bool {
 	return (j.Note == "" || o.ReasonField == "note") && (!j.Withdraw || o.Undo != "")
 }
 
-func (o *Operation) readBody(r *app.Request) (asked Request, err error) {
+func (o *Operation) readBody(r *app.Request) (wanted Request, err error) {
 	var j bodyJSON
 	decoder := json.NewDecoder(r.Body)
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&j); err != nil || decoder.More() || !o.accepts(j) {
-		return asked, app.BadBody("The body must be one JSON object of texts: name or name_base64, uuid, token and " +
+		return wanted, app.BadBody("The body must be one JSON object of texts: name or name_base64, uuid, token and " +
 			"reason; it may have ticket and revision. To give more time, it needs seconds, a number. To acknowledge, " +
 			"it needs seconds, too, and has note instead of reason; or withdraw, which is true. To end a lock delay, " +
 			"revision is that of the delay.")
 	}
-	asked = Request{Name: cmp.Or(string(j.NameBase64), j.Name), Hold: j.UUID, Reason: cmp.Or(j.Note, j.Reason),
+	wanted = Request{Name: cmp.Or(string(j.NameBase64), j.Name), Hold: j.UUID, Reason: cmp.Or(j.Note, j.Reason),
 		Ticket: j.Ticket, Undo: j.Withdraw}
 	if o.CheckDuration != nil {
-		asked.Duration = (time.Duration(min(max(j.Seconds, -1), maxSeconds)) * time.Second).String()
+		wanted.Duration = (time.Duration(min(max(j.Seconds, -1), maxSeconds)) * time.Second).String()
 	}
 	var err1, err2 error
 	if o.verb == protocol.VerbEndDelay { // of which nothing but the revision may be known
 		j.Token = cmp.Or(j.Token, "0")
 		if j.Revision == "" {
-			return asked, app.BadBody("The body must have the revision of the lock delay that was seen.")
+			return wanted, app.BadBody("The body must have the revision of the lock delay that was seen.")
 		}
 	}
-	asked.Token, err1 = strconv.ParseInt(j.Token, 10, 64)
-	asked.Revision, err2 = strconv.ParseInt(cmp.Or(j.Revision, "0"), 10, 64)
-	if asked.Name == "" || err1 != nil || err2 != nil {
-		return asked, app.BadBody("The body must name a lock, and the token of the hold that was seen.")
+	wanted.Token, err1 = strconv.ParseInt(j.Token, 10, 64)
+	wanted.Revision, err2 = strconv.ParseInt(cmp.Or(j.Revision, "0"), 10, 64)
+	if wanted.Name == "" || err1 != nil || err2 != nil {
+		return wanted, app.BadBody("The body must name a lock, and the token of the hold that was seen.")
 	}
-	return asked, nil
+	return wanted, nil
 }

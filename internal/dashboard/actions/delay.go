@@ -78,31 +78,31 @@ func (o *Operation) lockOf(r *app.Request, name string) string {
 }
 
 // afterDelay is the page of the lock: it says who has got it.
-func (o *Operation) afterDelay(r *app.Request, asked Request) string {
-	return o.app.URLs.Lock(o.lockOf(r, asked.Name), "")
+func (o *Operation) afterDelay(r *app.Request, wanted Request) string {
+	return o.app.URLs.Lock(o.lockOf(r, wanted.Name), "")
 }
 
 // performOnDelay ends the lock delay that the person saw, in one transaction that also records it. Nothing is sent
 // twice.
-func (o *Operation) performOnDelay(r *app.Request, asked Request) (protocol.Action, error) {
+func (o *Operation) performOnDelay(r *app.Request, wanted Request) (protocol.Action, error) {
 	r = r.With(context.WithoutCancel(r.Context())) // closing the tab now must not change the outcome
-	d := delayOf(r.Snapshot(), asked.Name)
+	d := delayOf(r.Snapshot(), wanted.Name)
 	if d == nil {
-		return o.newAction(r, asked, ""), o.delayOver(r, asked.Name, nil)
+		return o.newAction(r, wanted, ""), o.delayOver(r, wanted.Name, nil)
 	}
-	action := o.newAction(r, asked, protocol.DescribeDelay(d, r.Now))
+	action := o.newAction(r, wanted, protocol.DescribeDelay(d, r.Now))
 	if err := o.app.AuthorizeFor(r.Caller, o.permission(), d.Owner); err != nil {
 		return action, err
 	}
-	if d.UUID != asked.Hold || d.Token != asked.Token || d.Revision != asked.Revision {
-		return action, o.delayOver(r, asked.Name, d)
+	if d.UUID != wanted.Hold || d.Token != wanted.Token || d.Revision != wanted.Revision {
+		return action, o.delayOver(r, wanted.Name, d)
 	}
-	_, err := o.send(r, asked, protocol.ActionTarget{Delay: d}, action)
+	_, err := o.send(r, wanted, protocol.ActionTarget{Delay: d}, action)
 	switch {
 	case errors.Is(err, metadata.ErrChanged):
-		err = o.delayOver(r, asked.Name, nil)
+		err = o.delayOver(r, wanted.Name, nil)
 	case errors.Is(err, metadata.ErrOutcomeUnknown):
-		err = o.unknown(asked.Name, o.afterDelay(r, asked), err)
+		err = o.unknown(wanted.Name, o.afterDelay(r, wanted), err)
 	}
 	return action, err
 }

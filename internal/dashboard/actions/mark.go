@@ -68,11 +68,11 @@ func (v *markPage) fillTimes(typed string) {
 
 // checkConflict returns an error if the action would replace a mark that is newer than the form, or give more time on
 // top of more time. A second click is not a second action. Programs act without a form.
-func (o *Operation) checkConflict(caller string, d *metadata.FullRecord, asked *Request) error {
-	if asked.SeenRevision == 0 {
+func (o *Operation) checkConflict(caller string, d *metadata.FullRecord, wanted *Request) error {
+	if wanted.SeenRevision == 0 {
 		return nil
 	}
-	switch by, who, did := o.findConflict(d, asked); {
+	switch by, who, did := o.findConflict(d, wanted); {
 	case did == "":
 		return nil
 	case by == caller:
@@ -86,17 +86,17 @@ func (o *Operation) checkConflict(caller string, d *metadata.FullRecord, asked *
 
 // findConflict returns what was done to the hold since the form was shown: by whom, as the record and as people name
 // them, and what, after "has". The deadline that a holder moves with each alive call does not count.
-func (o *Operation) findConflict(d *metadata.FullRecord, asked *Request) (by, who, did string) {
+func (o *Operation) findConflict(d *metadata.FullRecord, wanted *Request) (by, who, did string) {
 	if o.Mark.Field == "" {
 		return "", "", ""
 	}
 	by, left := o.Mark.Author(&d.Record)
 	at := revisionOf(d, o.Mark.Field)
 	switch {
-	case left && (at > asked.SeenRevision || asked.Undo && at != asked.SeenMark):
+	case left && (at > wanted.SeenRevision || wanted.Undo && at != wanted.SeenMark):
 		return by, protocol.DisplayName(by), o.did
 	case o.verb == protocol.VerbExtend && d.Alive == nil &&
-		revisionOf(d, lockrecord.FieldAutoUnlockAt) > asked.SeenRevision:
+		revisionOf(d, lockrecord.FieldAutoUnlockAt) > wanted.SeenRevision:
 		return "", "The holder", "extended the lock"
 	}
 	return "", "", ""

@@ -24,41 +24,41 @@ type Operation struct {
 	wording
 	rate    rate
 	results results
-	// show answers with the form that asks for it, with what was typed before and what was wrong about it.
+	// show returns the form, with what was typed before and what is wrong with it.
 	show func(r *app.Request, typed Request, name string, wrong *FieldError) (app.Answer, error)
-	// perform does what is asked for to what the person saw.
-	perform func(r *app.Request, asked Request) (protocol.Action, error)
-	// after is where a person finds what came of it.
-	after func(r *app.Request, asked Request) string
+	// perform performs the action on the hold or lock delay that the person saw.
+	perform func(r *app.Request, wanted Request) (protocol.Action, error)
+	// after returns the URL of the page that shows the result.
+	after func(r *app.Request, wanted Request) string
 }
 
-// wording is what is said of a verb.
+// wording has the texts about a verb.
 type wording struct {
 	verb       protocol.Verb
-	subject    string // what is switched off, as the beginning of a sentence
-	plural     string // several of them, in a sentence
-	done       string // what a program is told
-	undone     string // what a program is told that wanted it taken back
-	command    string // of mutexctl; empty: as the verb
-	lengthFlag string // of that, for how long it is
-	did        string // what another person has done, after "has"
-	moved      string // what happened when the hold is still there but not as it was; empty: nobody knows
-	metric     string // counts what was asked for, by result
+	subject    string // the action as the beginning of a sentence: "Force unlock" is switched off
+	plural     string // several actions, in a sentence
+	done       string // the result in the API
+	undone     string // the same of the verb that undoes it
+	command    string // of mutexctl; empty if it is the verb
+	lengthFlag string // of that command, for the duration
+	did        string // what another operator has done, after "has"
+	moved      string // what happened if the hold has changed but not ended; empty: unknown
+	metric     string // counts requests, by result
 	help       string // of the metric
 	form       formWords
 }
 
-// formWords are the words of a form that takes nothing away.
+// formWords has the texts of a form of an action that does not free the lock.
 type formWords struct {
 	Title   string // before the name of the lock
 	Tab     string // the same in the title of the tab
 	Effects []string
-	HowLong string // the question for the time; empty where none is needed
+	HowLong string // the question for the duration; empty if there is none
 	Why     string // the question for the reason
 	Do      string // the button
 }
 
-// wordings are the verbs that there are a form and an address for, in the order in which those are listed.
+// wordings returns the verbs that have a form and an API endpoint, in the order in which they are listed.
 func wordings() []wording {
 	return []wording{
 		{verb: protocol.VerbForceUnlock, plural: "force unlocks", done: "unlocked",
@@ -130,19 +130,19 @@ func newOperations(h *Handler) []*Operation {
 	return all
 }
 
-// Page is where its form is, below the prefix.
+// Page returns the path of the form, below the prefix.
 func (o *Operation) Page() string { return pages.ActionPage(o.verb) }
 
-// API is where programs ask for it, below the prefix.
+// API returns the path of the API endpoint, below the prefix.
 func (o *Operation) API() string { return "api/v1/lock/" + string(o.verb) }
 
 func (o *Operation) mutexctl() string { return cmp.Or(o.wording.command, string(o.verb)) }
 
-func (o *Operation) permission() access.Permission { return access.Permission(o.Right) }
+func (o *Operation) permission() access.Permission { return access.Permission(o.Permission) }
 
 // verbOf returns the verb of the operation, or the one that undoes it.
-func (o *Operation) verbOf(asked Request) protocol.Verb {
-	if asked.Undo {
+func (o *Operation) verbOf(wanted Request) protocol.Verb {
+	if wanted.Undo {
 		return o.Undo
 	}
 	return o.verb
@@ -166,9 +166,9 @@ func New(s *app.App, p *pages.Pages, a *api.API) *Handler {
 
 // RecordRefusal counts and logs a request that was refused before its body was read.
 func (o *Operation) RecordRefusal(r *app.Request, err error) {
-	asked := Request{Hold: r.URL.Query().Get("hold")}
-	asked.Name, _ = app.NameOf(r) // the API names it in the body
-	o.record(r, asked, o.newAction(r, asked, ""), err)
+	wanted := Request{Hold: r.URL.Query().Get("hold")}
+	wanted.Name, _ = app.NameOf(r) // the API names it in the body
+	o.record(r, wanted, o.newAction(r, wanted, ""), err)
 }
 
 // How many actions of one kind there may be in a minute: a person does one at a time, so more is a mistake or a script.

@@ -139,8 +139,8 @@ func (o *Operation) knownHold(r *app.Request, name string) (hold string, known b
 
 // showHold is the form, with what was typed before and what was wrong about it.
 func (o *Operation) showHold(r *app.Request, typed Request, name string, wrong *FieldError) (app.Answer, error) {
-	if o.isSearch(r) {
-		return o.foundForm(r, typed, name, wrong)
+	if o.isBulk(r) {
+		return o.bulkForm(r, typed, name, wrong)
 	}
 	lock, err := o.app.ReadHeldLock(r)
 	switch {
@@ -154,8 +154,8 @@ func (o *Operation) showHold(r *app.Request, typed Request, name string, wrong *
 			Name: lock.Name, Link: o.app.URLs.Lock(lock.Name, ""),
 			Detail: "This record is at keys that belong to no lock. Its page says how to remove it by hand."}
 	case lock.Row == nil || lock.RequestedHold != "":
-		asked := r.URL.Query().Get("hold")
-		return app.Answer{}, o.conflict(r, Request{Name: lock.Name, Hold: asked}, lock.Document)
+		wanted := r.URL.Query().Get("hold")
+		return app.Answer{}, o.conflict(r, Request{Name: lock.Name, Hold: wanted}, lock.FullRecord)
 	}
 	if err := o.app.AuthorizeFor(r.Caller, o.permission(), lock.Row.Owner); err != nil {
 		return app.Answer{}, err
@@ -199,21 +199,21 @@ func (o *Operation) unlockForm(r *app.Request, lock *app.Lock, typed Request, na
 
 // ServePost does what the confirmation page asked for. Whether the caller may is checked already.
 func (o *Operation) ServePost(r *app.Request) (app.Answer, error) {
-	if o.isSearch(r) {
-		return o.postFound(r)
+	if o.isBulk(r) {
+		return o.postBulk(r)
 	}
-	asked, name, err := o.readForm(r)
-	typed := asked
+	wanted, name, err := o.readForm(r)
+	typed := wanted
 	if err == nil {
 		err = o.checkCaller(r)
 	}
-	if err == nil && o.FreesLock && name != asked.Name && name != text.Visible(asked.Name) {
+	if err == nil && o.FreesLock && name != wanted.Name && name != text.Visible(wanted.Name) {
 		err = &FieldError{"typed", "That is not the name of this lock."}
 	}
-	if _, err = o.carryOut(r, &asked, err); err != nil {
+	if _, err = o.carryOut(r, &wanted, err); err != nil {
 		return o.showAgain(r, typed, name, err)
 	}
-	then := o.after(r, asked)
+	then := o.after(r, wanted)
 	return app.Answer{Status: http.StatusSeeOther, Type: "text/plain; charset=utf-8", Body: []byte("Done.\n"),
 		Header: map[string]string{"Location": then}}, nil
 }
@@ -248,44 +248,44 @@ func addFormValues(p *app.HTTPError, typed Request) {
 	}
 }
 
-func (o *Operation) afterHold(r *app.Request, asked Request) string {
-	return o.app.URLs.Lock(asked.Name, asked.historyID())
+func (o *Operation) afterHold(r *app.Request, wanted Request) string {
+	return o.app.URLs.Lock(wanted.Name, wanted.historyID())
 }
 
 // readForm reads what the confirmation page sends. The lock and the hold are in the address, as they are for every
 // other page.
-func (o *Operation) readForm(r *app.Request) (asked Request, typed string, err error) {
-	if asked.Name, err = app.NameOf(r); err != nil {
-		return asked, "", err
+func (o *Operation) readForm(r *app.Request) (wanted Request, typed string, err error) {
+	if wanted.Name, err = app.NameOf(r); err != nil {
+		return wanted, "", err
 	}
-	asked.Hold = r.URL.Query().Get("hold")
+	wanted.Hold = r.URL.Query().Get("hold")
 	form, err := readValues(r)
 	if err != nil {
-		return asked, "", err
+		return wanted, "", err
 	}
-	asked.Reason = form.Get("reason")
-	asked.Ticket = form.Get("ticket")
-	asked.Duration = form.Get("more")
-	if own := strings.TrimSpace(form.Get("own")); own != "" && asked.Duration != otherTime && own != asked.Duration {
-		asked.OtherDuration, asked.Duration = asked.Duration, own
-	} else if asked.Duration == otherTime {
-		asked.Duration = cmp.Or(own, otherTime)
+	wanted.Reason = form.Get("reason")
+	wanted.Ticket = form.Get("ticket")
+	wanted.Duration = form.Get("more")
+	if own := strings.TrimSpace(form.Get("own")); own != "" && wanted.Duration != otherTime && own != wanted.Duration {
+		wanted.OtherDuration, wanted.Duration = wanted.Duration, own
+	} else if wanted.Duration == otherTime {
+		wanted.Duration = cmp.Or(own, otherTime)
 	}
 	if seen := form.Get("withdraw"); seen != "" && o.Undo != "" {
-		asked.Undo = true
-		if asked.SeenMark, err = strconv.ParseInt(seen, 10, 64); err != nil {
-			return asked, "", app.BadBody("The form does not say which acknowledgement is withdrawn.")
+		wanted.Undo = true
+		if wanted.SeenMark, err = strconv.ParseInt(seen, 10, 64); err != nil {
+			return wanted, "", app.BadBody("The form does not say which acknowledgement is withdrawn.")
 		}
 	}
 	token, err1 := strconv.ParseInt(form.Get("token"), 10, 64)
 	revision, err2 := strconv.ParseInt(form.Get("revision"), 10, 64)
-	if err1 != nil || err2 != nil || form.Get("hold") != asked.Hold {
-		return asked, "", app.BadBody("The form does not say which hold it is about.")
+	if err1 != nil || err2 != nil || form.Get("hold") != wanted.Hold {
+		return wanted, "", app.BadBody("The form does not say which hold it is about.")
 	}
-	asked.Token = token
-	asked.Revision = revision
-	asked.SeenRevision = revision
-	return asked, form.Get("typed"), nil
+	wanted.Token = token
+	wanted.Revision = revision
+	wanted.SeenRevision = revision
+	return wanted, form.Get("typed"), nil
 }
 
 func readValues(r *app.Request) (url.Values, error) {
@@ -304,21 +304,21 @@ func readValues(r *app.Request) (url.Values, error) {
 const defaultDuration = 30 * time.Minute
 
 // command is the command line that does what was typed into the form, to the hold that was seen.
-func (o *Operation) command(asked Request) string {
-	flags := app.HoldFlags(asked.Hold, oneLine(asked.Reason), oneLine(asked.Ticket))
+func (o *Operation) command(wanted Request) string {
+	flags := app.HoldFlags(wanted.Hold, oneLine(wanted.Reason), oneLine(wanted.Ticket))
 	seen, why := flags[:2], flags[2:]
 	var length []string
 	if o.lengthFlag != "" {
-		length = []string{"--" + o.lengthFlag, asked.flagDuration()}
+		length = []string{"--" + o.lengthFlag, wanted.flagDuration()}
 	}
 	if o.ReasonField == "note" { // which may be left out
-		why = app.Flags("--note", oneLine(asked.Reason), "--ticket", oneLine(asked.Ticket))
+		why = app.Flags("--note", oneLine(wanted.Reason), "--ticket", oneLine(wanted.Ticket))
 	}
-	if asked.Undo {
+	if wanted.Undo {
 		length = []string{"--withdraw"}
 		why = nil
 	}
-	return text.Mutexctl(o.mutexctl(), asked.Name, slices.Concat(seen, length, why)...)
+	return text.Mutexctl(o.mutexctl(), wanted.Name, slices.Concat(seen, length, why)...)
 }
 
 // flagDuration returns Duration for the command line; the form's default if it is unreadable.

@@ -57,51 +57,51 @@ func (o *Operation) checkCaller(r *app.Request) error {
 	return notStale(r)
 }
 
-// check checks what is asked for, as far as that needs no look at the lock.
-func (o *Operation) check(asked *Request) error {
-	if asked.Undo {
-		asked.Reason = ""
-		asked.Ticket = ""
-		asked.Duration = ""
+// check checks the request, as far as that does not depend on the lock.
+func (o *Operation) check(wanted *Request) error {
+	if wanted.Undo {
+		wanted.Reason = ""
+		wanted.Ticket = ""
+		wanted.Duration = ""
 		return nil
 	}
-	if err := asked.check(o.ReasonField, o.MinReasonLength); err != nil || o.CheckDuration == nil {
+	if err := wanted.check(o.ReasonField, o.MinReasonLength); err != nil || o.CheckDuration == nil {
 		return err
 	}
-	return asked.parseDuration(o.CheckDuration)
+	return wanted.parseDuration(o.CheckDuration)
 }
 
-// carryOut checks and performs what is asked for, unless there is an error already, and records it.
-func (o *Operation) carryOut(r *app.Request, asked *Request, err error) (protocol.Action, error) {
+// carryOut checks the request and performs the action, unless there is an error already, and records it.
+func (o *Operation) carryOut(r *app.Request, wanted *Request, err error) (protocol.Action, error) {
 	if err == nil {
-		err = o.check(asked)
+		err = o.check(wanted)
 	}
-	action := o.newAction(r, *asked, "")
+	action := o.newAction(r, *wanted, "")
 	if err == nil {
-		action, err = o.perform(r, *asked)
+		action, err = o.perform(r, *wanted)
 	}
-	o.record(r, *asked, action, err)
+	o.record(r, *wanted, action, err)
 	return action, err
 }
 
 // performOnHold does to the hold that the person saw what is asked for, in one transaction that also records it.
 // Nothing is sent twice.
-func (o *Operation) performOnHold(r *app.Request, asked Request) (protocol.Action, error) {
+func (o *Operation) performOnHold(r *app.Request, wanted Request) (protocol.Action, error) {
 	// Closing the tab now gives up the answer; it must not change the outcome.
 	r = r.With(context.WithoutCancel(r.Context()))
-	document, err := o.readNow(r.Context(), asked.Name)
+	document, err := o.readNow(r.Context(), wanted.Name)
 	if err != nil {
 		return protocol.Action{}, o.notDone(err)
 	}
 	record := &document.Record
-	action := o.newAction(r, asked, holderLine(r, record))
-	if len(document.Fields) == 0 || document.UUID != asked.Hold || document.Token != asked.Token {
-		return action, o.conflict(r, asked, document)
+	action := o.newAction(r, wanted, holderLine(r, record))
+	if len(document.Fields) == 0 || document.UUID != wanted.Hold || document.Token != wanted.Token {
+		return action, o.conflict(r, wanted, document)
 	}
-	if err := o.checkHold(r, &document, action, &asked); err != nil {
+	if err := o.checkHold(r, &document, action, &wanted); err != nil {
 		return action, err
 	}
-	return action, o.sendToHold(r, asked, o.target(r, record), action)
+	return action, o.sendToHold(r, wanted, o.target(r, record), action)
 }
 
 // target is the hold in r, with the lock delay that follows.
@@ -111,27 +111,27 @@ func (o *Operation) target(at *app.Request, r *metadata.Record) protocol.ActionT
 }
 
 // sendToHold sends the action to etcd. If etcd did not do it, or its answer was lost, the lock is read again.
-func (o *Operation) sendToHold(r *app.Request, asked Request, on protocol.ActionTarget, action protocol.Action) error {
-	out, err := o.send(r, asked, on, action)
+func (o *Operation) sendToHold(r *app.Request, wanted Request, on protocol.ActionTarget, action protocol.Action) error {
+	out, err := o.send(r, wanted, on, action)
 	if errors.Is(err, metadata.ErrChanged) || errors.Is(err, metadata.ErrOutcomeUnknown) {
-		return o.checkOutcome(r, asked, on.Hold, out.Ending, err)
+		return o.checkOutcome(r, wanted, on.Hold, out.Ending, err)
 	}
 	return err
 }
 
 // send sends the action to etcd, within the rate of all. Its error is for the caller, but for [metadata.ErrChanged] and
 // [metadata.ErrOutcomeUnknown].
-func (o *Operation) send(r *app.Request, asked Request, on protocol.ActionTarget, action protocol.Action) (
+func (o *Operation) send(r *app.Request, wanted Request, on protocol.ActionTarget, action protocol.Action) (
 	protocol.Outcome, error) {
 	giveBack := func() {}
 	var err error
-	if !asked.counted {
+	if !wanted.counted {
 		giveBack, err = o.rate.reserve(r.Now)
 	}
 	if err != nil {
 		return protocol.Outcome{}, err
 	}
-	out, err := o.app.Config.Operator.Perform(r.Context(), o.verbOf(asked), on, action)
+	out, err := o.app.Config.Operator.Perform(r.Context(), o.verbOf(wanted), on, action)
 	if err != nil && !errors.Is(err, metadata.ErrOutcomeUnknown) {
 		giveBack()
 	}
@@ -148,17 +148,17 @@ func (o *Operation) send(r *app.Request, asked Request, on protocol.ActionTarget
 
 // checkHold checks that the caller has the permission for this hold, that the action applies to it, and that no other
 // operator was faster. The statements of witnesses are in the snapshot only.
-func (o *Operation) checkHold(r *app.Request, d *metadata.FullRecord, action protocol.Action, asked *Request) error {
+func (o *Operation) checkHold(r *app.Request, d *metadata.FullRecord, action protocol.Action, wanted *Request) error {
 	if err := o.app.AuthorizeFor(r.Caller, o.permission(), d.Owner); err != nil {
 		return err
 	}
 	if row := r.Snapshot().Find(d.Name); row != nil {
 		lockrecord.AttachStatements(&d.Record, row.Death, row.Suspicion)
 	}
-	if err := o.verbOf(*asked).CheckHold(&d.Record, action); err != nil {
+	if err := o.verbOf(*wanted).CheckHold(&d.Record, action); err != nil {
 		return notPossible(err.Error())
 	}
-	return o.checkConflict(r.Caller.Name, d, asked)
+	return o.checkConflict(r.Caller.Name, d, wanted)
 }
 
 func notPossible(why string) error {
@@ -180,13 +180,13 @@ func holderLine(at *app.Request, r *metadata.Record) string {
 	return line
 }
 
-func (o *Operation) newAction(r *app.Request, asked Request, holder string) protocol.Action {
+func (o *Operation) newAction(r *app.Request, wanted Request, holder string) protocol.Action {
 	return protocol.Action{
 		ID: uuid.NewString(), At: metadata.Time{Time: r.Now.UTC().Truncate(time.Millisecond)},
 		Actor: r.Caller.Name, Source: string(r.Caller.Source), Client: r.Caller.Client, UserAgent: r.Caller.Agent,
-		Verb: o.verbOf(asked), Lock: asked.Name, UUID: asked.Hold, Token: asked.Token, Revision: asked.Revision,
-		Holder: holder, Reason: asked.Reason, Ticket: asked.Ticket, Result: "success",
-		Seconds: asked.seconds,
+		Verb: o.verbOf(wanted), Lock: wanted.Name, UUID: wanted.Hold, Token: wanted.Token, Revision: wanted.Revision,
+		Holder: holder, Reason: wanted.Reason, Ticket: wanted.Ticket, Result: "success",
+		Seconds: wanted.seconds,
 	}
 }
 
@@ -205,32 +205,32 @@ func (h *Handler) notDone(err error) error {
 
 // checkOutcome reads the lock again after an unclear outcome; it returns nil if our removal turns out to have
 // succeeded.
-func (o *Operation) checkOutcome(r *app.Request, asked Request, record *metadata.Record, ours metadata.Ending,
+func (o *Operation) checkOutcome(r *app.Request, wanted Request, record *metadata.Record, ours metadata.Ending,
 	cause error) error {
-	document, err := o.readNow(r.Context(), asked.Name)
-	there := len(document.Fields) > 0 && document.UUID == asked.Hold && document.Token == asked.Token
+	document, err := o.readNow(r.Context(), wanted.Name)
+	there := len(document.Fields) > 0 && document.UUID == wanted.Hold && document.Token == wanted.Token
 	switch {
 	case err != nil || there:
-		return o.holdMayRemain(asked, there, cause)
+		return o.holdMayRemain(wanted, there, cause)
 	case !errors.Is(cause, metadata.ErrOutcomeUnknown):
-		return o.conflict(r, asked, document)
+		return o.conflict(r, wanted, document)
 	}
-	ending := o.app.Ending(r.Context(), asked.Name, record.HistoryID())
+	ending := o.app.Ending(r.Context(), wanted.Name, record.HistoryID())
 	switch {
 	case ours.Cause == "" || ending == nil: // it may have been done before the hold ended
-		p := o.unknown(asked.Name, o.app.URLs.Lock(asked.Name, asked.Hold), cause)
+		p := o.unknown(wanted.Name, o.app.URLs.Lock(wanted.Name, wanted.Hold), cause)
 		p.Detail += " "
-		return o.tellEnd(r, p, asked, document)
+		return o.tellEnd(r, p, wanted, document)
 	case ending.Cause == ours.Cause && ending.By == ours.By &&
 		ending.EndedAt.Equal(ours.EndedAt.Truncate(time.Millisecond)):
 		return nil
 	}
-	return o.conflict(r, asked, document)
+	return o.conflict(r, wanted, document)
 }
 
 // holdMayRemain returns the error for a hold that is still there, or could not be read again.
-func (o *Operation) holdMayRemain(asked Request, there bool, cause error) error {
-	p := o.unknown(asked.Name, o.app.URLs.Lock(asked.Name, asked.Hold), cause)
+func (o *Operation) holdMayRemain(wanted Request, there bool, cause error) error {
+	p := o.unknown(wanted.Name, o.app.URLs.Lock(wanted.Name, wanted.Hold), cause)
 	switch {
 	case errors.Is(cause, metadata.ErrChanged):
 		p.Status = http.StatusConflict
@@ -254,15 +254,15 @@ func (o *Operation) unknown(lock, link string, cause error) *app.HTTPError {
 }
 
 // conflict says that the hold ended before anything was done.
-func (h *Handler) conflict(r *app.Request, asked Request, now metadata.FullRecord) error {
+func (h *Handler) conflict(r *app.Request, wanted Request, now metadata.FullRecord) error {
 	return h.tellEnd(r, &app.HTTPError{Status: http.StatusConflict, Code: "hold_changed", Title: "Not done",
-		Name: asked.Name, Link: h.app.URLs.Lock(asked.Name, ""), Detail: "Nothing was done. "}, asked, now)
+		Name: wanted.Name, Link: h.app.URLs.Lock(wanted.Name, ""), Detail: "Nothing was done. "}, wanted, now)
 }
 
 // tellEnd adds how the hold ended, and who holds the lock now.
-func (h *Handler) tellEnd(r *app.Request, p *app.HTTPError, asked Request, now metadata.FullRecord) error {
+func (h *Handler) tellEnd(r *app.Request, p *app.HTTPError, wanted Request, now metadata.FullRecord) error {
 	p.Detail += "The hold that you saw has ended"
-	if ending := h.app.Ending(r.Context(), asked.Name, asked.historyID()); ending != nil {
+	if ending := h.app.Ending(r.Context(), wanted.Name, wanted.historyID()); ending != nil {
 		p.Detail += ": " + locks.EndedWord(ending.Cause)
 		if ending.By != "" {
 			p.Detail += " by " + text.Visible(ending.By)
@@ -270,8 +270,8 @@ func (h *Handler) tellEnd(r *app.Request, p *app.HTTPError, asked Request, now m
 		p.Detail += " " + text.Duration(r.Now.Sub(ending.EndedAt.Time)) + " ago"
 	}
 	switch {
-	case len(now.Fields) == 0 && len(r.Snapshot().Shares(asked.Name)) > 0:
-		p.Detail += ". The lock is now shared: " + locks.SummarizeHolders(r.Snapshot().Shares(asked.Name)).Describe() +
+	case len(now.Fields) == 0 && len(r.Snapshot().Shares(wanted.Name)) > 0:
+		p.Detail += ". The lock is now shared: " + locks.SummarizeHolders(r.Snapshot().Shares(wanted.Name)).Describe() +
 			"."
 	case len(now.Fields) == 0:
 		p.Detail += ". Nobody holds the lock now."
@@ -286,7 +286,7 @@ func (h *Handler) tellEnd(r *app.Request, p *app.HTTPError, asked Request, now m
 }
 
 // record counts an attempt and logs it: the log is the audit trail of attempts that were refused.
-func (o *Operation) record(r *app.Request, asked Request, a protocol.Action, err error) {
+func (o *Operation) record(r *app.Request, wanted Request, a protocol.Action, err error) {
 	result := "success"
 	var p *app.HTTPError
 	var wrong *FieldError // without a field: others have been faster
@@ -313,14 +313,14 @@ func (o *Operation) record(r *app.Request, asked Request, a protocol.Action, err
 		}
 		event = app.WithLeftOut(event, leftOut)
 	}
-	if asked.seconds > 0 {
-		event = event.Int64("seconds", asked.seconds)
+	if wanted.seconds > 0 {
+		event = event.Int64("seconds", wanted.seconds)
 	}
-	event.Str("audit", string(o.verbOf(asked))).Str("result", result).Str("audit_id", a.ID).
+	event.Str("audit", string(o.verbOf(wanted))).Str("result", result).Str("audit_id", a.ID).
 		Str("actor", c.Name).Str("groups", c.Groups).Str("source", string(c.Source)).
 		Str("client", c.Client).Str("user_agent", c.Agent).
-		Str("lock", text.Visible(text.Clip(asked.Name, metadata.MaxNameBytes))).Str("uuid", app.LogText(asked.Hold)).
-		Int64("token", asked.Token).Int64("revision", asked.Revision).Str("holder", a.Holder).
-		Str("reason", text.Visible(text.Clip(asked.Reason, 4*app.MaxReason))).
-		Str("ticket", text.Visible(text.Clip(asked.Ticket, 4*app.MaxTicket))).Msg("operator's action")
+		Str("lock", text.Visible(text.Clip(wanted.Name, metadata.MaxNameBytes))).Str("uuid", app.LogText(wanted.Hold)).
+		Int64("token", wanted.Token).Int64("revision", wanted.Revision).Str("holder", a.Holder).
+		Str("reason", text.Visible(text.Clip(wanted.Reason, 4*app.MaxReason))).
+		Str("ticket", text.Visible(text.Clip(wanted.Ticket, 4*app.MaxTicket))).Msg("operator's action")
 }

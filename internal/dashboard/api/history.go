@@ -24,7 +24,7 @@ type gapJSON struct {
 }
 
 func (a *API) ServeHistory(r *app.Request) (app.Answer, error) {
-	asked, err := parse(r, locks.AboutEndings)
+	asked, err := parseFilter(r, locks.AboutEndings)
 	if err != nil {
 		return app.Answer{}, err
 	}
@@ -40,13 +40,12 @@ func (a *API) ServeHistory(r *app.Request) (app.Answer, error) {
 	for i := range found.List {
 		j.Holds[i] = lockjson.NewEnding(&found.List[i], r.Now)
 	}
-	j.Gaps, j.Since = watched(r, asked.Covers)
+	j.Gaps, j.Since = watchGaps(r, asked.Covers)
 	return pastAnswer(r, j, len(all), found.Matched, found.Next)
 }
 
-// watched returns the gaps in the watch of the locks, within the time that a request asks for, and since when releases
-// are known.
-func watched(r *app.Request, during func(time.Time) bool) (gaps []gapJSON, since *string) {
+// watchGaps returns the gaps in the watch of the locks, within the requested time, and since when releases are known.
+func watchGaps(r *app.Request, during func(time.Time) bool) (gaps []gapJSON, since *string) {
 	gaps = []gapJSON{}
 	all, from := r.App.History.WatchGaps(r.Now, r.Fresh)
 	for _, g := range all {
@@ -58,8 +57,8 @@ func watched(r *app.Request, during func(time.Time) bool) (gaps []gapJSON, since
 	return gaps, since
 }
 
-// parse reads the parameters of a history. Unlike a page, the API refuses wrong ones.
-func parse(r *app.Request, about locks.About) (etcdread.Filter, error) {
+// parseFilter reads the parameters of a history. Unlike a page, the API refuses wrong ones.
+func parseFilter(r *app.Request, about locks.About) (etcdread.Filter, error) {
 	asked, err := etcdread.ParseFilter(r.URL.Query(), about, pages.MaxAPILimit)
 	if err == nil {
 		err = asked.Query.Err()
@@ -101,7 +100,7 @@ type actionJSON struct {
 }
 
 func (a *API) ServeAudit(r *app.Request) (app.Answer, error) {
-	asked, err := parse(r, locks.AboutActions)
+	asked, err := parseFilter(r, locks.AboutActions)
 	if err != nil {
 		return app.Answer{}, err
 	}

@@ -22,7 +22,7 @@ func (a *API) ServeLock(r *app.Request) (app.Answer, error) {
 	}
 	include := strings.Split(r.URL.Query().Get("include"), ",")
 	if slices.Contains(include, "backtrace") && len(include) == 1 {
-		if err := a.app.AuthorizeFor(r.Caller, access.Backtrace, lock.Document.Owner); err != nil {
+		if err := a.app.AuthorizeFor(r.Caller, access.Backtrace, lock.FullRecord.Owner); err != nil {
 			return app.Answer{}, err
 		}
 	}
@@ -32,11 +32,11 @@ func (a *API) ServeLock(r *app.Request) (app.Answer, error) {
 		j.Headline = lockjson.NewHeadline(&said.Headline, said.String(), said.Command)
 	}
 	a.addPast(&j, r, lock, now)
-	if slices.Contains(include, "backtrace") && r.Caller.MayFor(access.Backtrace, lock.Document.Owner) {
-		j.Backtrace = lockjson.OrNull(lock.Document.Backtrace)
+	if slices.Contains(include, "backtrace") && r.Caller.MayFor(access.Backtrace, lock.FullRecord.Owner) {
+		j.Backtrace = lockjson.OrNull(lock.FullRecord.Backtrace)
 	}
 	if slices.Contains(include, "fields") {
-		j.Fields = fieldsJSON(r.Caller, &lock.Document)
+		j.Fields = fieldsJSON(r.Caller, &lock.FullRecord)
 	}
 	m := newMeta(r, now)
 	if lock.ReadRevision > 0 {
@@ -79,7 +79,7 @@ func (a *API) withDelays(r *app.Request, err error) error {
 // documentJSON is the lock without backtrace and fields.
 func (a *API) documentJSON(lock *app.Lock, delays []metadata.LockDelay, now time.Time) lockjson.Document {
 	j := lockjson.NewDocument(lock.Name, lock.Row, lock.Shares, lock.Waiters, delays, now)
-	j.Client = lockjson.OrNull(lock.Document.Client)
+	j.Client = lockjson.OrNull(lock.FullRecord.Client)
 	j.Unread = lockjson.OrNull(lock.ReadError)
 	j.URL = a.app.URLs.Lock(lock.Name, lockjson.OrZero(j.UUID))
 	for i := range j.Holders {

@@ -20,7 +20,7 @@ import (
 
 // list is a list of locks that a request asks for.
 type list struct {
-	asked    pages.ListRequest
+	request  pages.ListRequest
 	snapshot *locks.Snapshot
 	etag     string
 	found    *locks.Result
@@ -33,15 +33,15 @@ func (a *API) list(r *app.Request) (*list, app.Answer, error) {
 	if err != nil {
 		return nil, app.Answer{}, err
 	}
-	l := &list{asked: pages.ParseList(r.URL.Query()), snapshot: snapshot}
+	l := &list{request: pages.ParseList(r.URL.Query()), snapshot: snapshot}
 	if err := l.check(r.URL.Query()); err != nil {
 		return nil, app.Answer{}, app.BadQuery(err.Error())
 	}
-	l.etag = a.pages.ListTag(r, snapshot, l.asked)
+	l.etag = a.pages.ListTag(r, snapshot, l.request)
 	if answer, ok := app.NotModified(r, l.etag); ok {
 		return nil, answer, nil
 	}
-	if l.found, err = snapshot.Result(r.Context(), l.asked.Query, l.asked.Order, r.Viewpoint().AsOf); err != nil {
+	if l.found, err = snapshot.Result(r.Context(), l.request.Query, l.request.Order, r.Viewpoint().AsOf); err != nil {
 		return nil, app.Answer{}, err
 	}
 	return l, app.Answer{}, nil
@@ -49,14 +49,14 @@ func (a *API) list(r *app.Request) (*list, app.Answer, error) {
 
 // check refuses parameters that a page would pass over.
 func (l *list) check(v url.Values) error {
-	if err := l.asked.Query.Err(); err != nil {
+	if err := l.request.Query.Err(); err != nil {
 		return err
 	}
-	if sort := v.Get("sort"); sort != "" && l.asked.Order.String() != sort {
+	if sort := v.Get("sort"); sort != "" && l.request.Order.String() != sort {
 		return errors.New("sort: there are " + strings.Join(locks.Orders(), ", ") + ", each also with a - before it")
 	}
 	limit := v.Get("limit")
-	if limit != "" && (strconv.Itoa(l.asked.Limit) != limit || l.asked.Limit > pages.MaxAPILimit) {
+	if limit != "" && (strconv.Itoa(l.request.Limit) != limit || l.request.Limit > pages.MaxAPILimit) {
 		return fmt.Errorf("limit: must be a number from 1 to %d", pages.MaxAPILimit)
 	}
 	for name := range strings.SplitSeq(v.Get("fields"), ",") {
@@ -65,7 +65,7 @@ func (l *list) check(v url.Values) error {
 		}
 	}
 	for _, name := range []string{"after", "before"} {
-		if _, ok := locks.ParseCursor(v.Get(name), l.asked.ID()); v.Get(name) != "" && !ok {
+		if _, ok := locks.ParseCursor(v.Get(name), l.request.ID()); v.Get(name) != "" && !ok {
 			return errors.New(name + ": this cursor belongs to another list")
 		}
 	}
@@ -91,7 +91,7 @@ func (a *API) ServeLocks(r *app.Request) (app.Answer, error) {
 		return answer, err
 	}
 	now := r.Viewpoint().AsOf
-	window := l.found.Window(l.asked.Order, l.asked.ID(), l.asked.After, l.asked.Before, l.asked.Limit)
+	window := l.found.Window(l.request.Order, l.request.ID(), l.request.After, l.request.Before, l.request.Limit)
 	data := make([]lockjson.Lock, len(window.Rows))
 	for i, row := range window.Rows {
 		data[i] = a.Lock(row, now)

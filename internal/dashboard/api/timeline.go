@@ -46,7 +46,7 @@ func (a *API) ServeTimeline(r *app.Request) (app.Answer, error) {
 	for i := range found {
 		j.Intervals[i] = newInterval(&found[i], now)
 	}
-	j.Gaps, j.Since = watched(r, func(t time.Time) bool { return !t.Before(past.From) })
+	j.Gaps, j.Since = watchGaps(r, func(t time.Time) bool { return !t.Before(past.From) })
 	j.Short, _ = lockjson.Instant(past.IncompleteBefore, now)
 	return m.answer(j)
 }

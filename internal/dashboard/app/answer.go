@@ -16,8 +16,8 @@ type Answer struct {
 	Header map[string]string // on top of the usual ones, or instead of them
 }
 
-// Action answers a request of a caller who has the permission for it. Its error may be an [HTTPError].
-type Action func(r *Request) (Answer, error)
+// HandlerFunc answers a request of a caller who has the permission for it. Its error may be an [HTTPError].
+type HandlerFunc func(r *Request) (Answer, error)
 
 // NotModified is the answer to a reader that has this version already.
 func NotModified(r *Request, etag string) (Answer, bool) {

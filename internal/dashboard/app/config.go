@@ -84,11 +84,11 @@ type Config struct {
 	Endpoints      []string        // of etcd, as people may see them
 	Settings       []Setting       // flags that are not at their default, without secrets
 	HideBacktraces bool
-	MinRefresh     time.Duration           // pages look no more often
+	MinRefresh     time.Duration           // the shortest interval at which pages refresh
 	Links          []Link                  // on the page of a lock
 	Alertmanager   string                  // its address for people, where locks can be silenced; empty: not known
 	Sources        []stacktrace.SourceLink // of the frames of backtraces
-	HSTS           time.Duration           // how long browsers shall come by TLS only, once they did; 0 = not said
+	HSTS           time.Duration           // how long browsers must use TLS after a first visit by TLS; 0 = not sent
 }
 
 // Member is an endpoint of etcd.
@@ -138,5 +138,5 @@ func (c *Config) Check() error {
 }
 
 func (c *Config) IsEnabled(v protocol.Verb) bool {
-	return slices.Contains(c.Enabled, access.Permission(v.Info().Right))
+	return slices.Contains(c.Enabled, access.Permission(v.Info().Permission))
 }

@@ -33,7 +33,7 @@ type Lock struct {
 	Name          string              // that was asked for
 	Row           *locks.Row          // the current hold; nil when nobody holds the lock, or several do
 	Shares        []*locks.Row        // those who share the lock now
-	Document      metadata.FullRecord // empty when etcd could not be read
+	FullRecord    metadata.FullRecord // empty when etcd could not be read
 	ReadRevision  int64               // of etcd at the read
 	ReadError     string              // why etcd could not be read; empty when it could
 	TimedOut      bool                // ReadError is that the short timeout ended the read
@@ -119,7 +119,7 @@ func (s *App) read(r *Request, l *Lock, name string) {
 		l.ReadError = s.ReadErrorText(err)
 		return
 	}
-	l.Document = document
+	l.FullRecord = document
 	l.ReadRevision = found.revision
 	if len(document.Fields) == 0 {
 		l.Row = nil

@@ -81,8 +81,8 @@ func (s *App) LockIntervals(r *Request, l *Lock, past []metadata.Ending) (
 	return timeline.Merge(r.Now, over, seen, now, waits), s.Intervals.IncompleteBefore()
 }
 
-// Unwatched is when nobody watched the locks: before the dashboard ran, and while etcd was away.
-func (r *Request) Unwatched() []timeline.Span {
+// UnwatchedSpans returns when the locks were not watched: before the dashboard ran, and while etcd was unavailable.
+func (r *Request) UnwatchedSpans() []timeline.Span {
 	gaps, since := r.App.History.WatchGaps(r.Now, r.Fresh)
 	if since.IsZero() {
 		return []timeline.Span{{To: r.Now}}

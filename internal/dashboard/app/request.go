@@ -97,14 +97,14 @@ func (s *App) AuthorizeFor(c access.Caller, need access.Permission, owner string
 
 // MayDo reports whether the caller may do this to holds of this owner, and it is switched on.
 func (r *Request) MayDo(v protocol.Verb, owner string) bool {
-	return r.App.Config.IsEnabled(v) && r.Caller.MayFor(access.Permission(v.Info().Right), owner)
+	return r.App.Config.IsEnabled(v) && r.Caller.MayFor(access.Permission(v.Info().Permission), owner)
 }
 
 func (s *App) refusal(c access.Caller, need access.Permission) error {
 	switch {
-	case c.Unnamed != "":
+	case c.WhyUnnamed != "":
 		return &HTTPError{Status: http.StatusUnauthorized, Code: "unauthenticated", Title: "Sign in",
-			Detail: "This dashboard needs to know who you are, but " + c.Unnamed + "."}
+			Detail: "This dashboard needs to know who you are, but " + c.WhyUnnamed + "."}
 	case need == access.Backtrace && s.Config.HideBacktraces && c.May(access.View):
 		return &HTTPError{Status: http.StatusForbidden, Code: "forbidden", Title: "No backtraces here",
 			Detail: "Backtraces are switched off on this dashboard."}

@@ -12,7 +12,7 @@ import (
 // TimeText is a time for display: app.js keeps Text current; At is exact.
 type TimeText struct {
 	At time.Time
-	// how app.js goes on with the words: age, alert, next, then, over; empty: not at all
+	// how app.js keeps Text current: age, alert, next, then, over; empty: not at all
 	Kind             string
 	Text             string
 	ScreenReaderText string // instead of a Text that changes every second

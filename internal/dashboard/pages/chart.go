@@ -90,7 +90,7 @@ func (d *chartBuilder) build(r *app.Request, past *Timeline, options timeline.Op
 	options.Span = timeline.Span{From: past.From, To: r.Now}
 	options.Bars = maxBars
 	options.AsOf = d.at.AsOf
-	options.Unknown = r.Unwatched()
+	options.Unknown = r.UnwatchedSpans()
 	laid := timeline.NewChart(past.All, options)
 	v := &chart{More: laid.More, Ticks: ticks(options.Span)}
 	if past.IncompleteBefore.After(past.From) {

@@ -32,8 +32,8 @@ func (v Headline) String() string {
 	return said + v.MoreText()
 }
 
-// Headline says what a person must know first of all locks. The locks were ranked when their snapshot was made, so that
-// it costs no look at all of them.
+// Headline returns the headline of all locks. They were ranked when their snapshot was made, so it does not look at
+// each of them.
 func (p *Pages) Headline(r *app.Request) Headline {
 	said := headline.For(p.headlineInput(r))
 	v := p.view(r, said, r.Viewpoint())
@@ -61,11 +61,11 @@ func (p *Pages) acknowledgeURL(r *app.Request, v Headline) string {
 	return p.app.URLs.Action("acknowledge", v.Holder.Name, v.Holder.UUID)
 }
 
-// HeadlineOf says what a person must know first of one lock, whose name is said elsewhere if unnamed is set. Its
-// Summary is nil where there is nothing to say.
-func (p *Pages) HeadlineOf(r *app.Request, lock *app.Lock, unnamed bool) Headline {
+// HeadlineOf returns the headline of one lock; omitName is for a page that has the name above it. Its Summary is nil if
+// there is nothing to say.
+func (p *Pages) HeadlineOf(r *app.Request, lock *app.Lock, omitName bool) Headline {
 	input := p.headlineInput(r)
-	input.OmitName = unnamed
+	input.OmitName = omitName
 	var held *locks.HeldLock
 	name := lock.Name
 	switch {

@@ -141,7 +141,7 @@ func (p *Pages) ServeList(r *app.Request) (app.Answer, error) {
 func (p *Pages) ListTag(r *app.Request, s *locks.Snapshot, l ListRequest) string {
 	shown := []any{s.All.Version, r.URL.Path, l.link(p.app.URLs, nil, "after", l.After, "before", l.Before, "fields",
 		r.URL.Query().Get("fields")), p.app.Config.Version, p.app.URLs.Assets, r.Level(), r.Caller.Name,
-		r.Caller.Rights, len(s.Cycles()), p.app.Config.Alarm(), p.app.Config.LeasedProblems(),
+		r.Caller.Permissions, len(s.Cycles()), p.app.Config.Alarm(), p.app.Config.LeasedProblems(),
 		p.app.Config.View.OtherLibraries()}
 	for _, l := range p.Unclaimed(r) { // time alone makes a lock one of them
 		shown = append(shown, l.Name, l.Waiters, l.Since)

@@ -85,7 +85,7 @@ func purposeOf(r *locks.Row) []string {
 	if r.Alive != nil {
 		all = append(all, r.Alive.Progress)
 	}
-	all = append(all, clockOff(r.ClockOff))
+	all = append(all, clockOffText(r.ClockOff))
 	for i := range all {
 		all[i] = text.Clip(all[i], app.MaxLineShown)
 	}

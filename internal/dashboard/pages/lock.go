@@ -72,10 +72,10 @@ func (p *Pages) ServeLock(r *app.Request) (app.Answer, error) {
 		return app.Answer{}, err
 	}
 	if lock.Free() {
-		return p.free(r, lock)
+		return p.serveFree(r, lock)
 	}
 	if lock.Row == nil && lock.Ending == nil {
-		return p.shared(r, lock)
+		return p.serveShared(r, lock)
 	}
 	v := p.lockPage(r, lock)
 	if lock.Ending == nil {
@@ -105,8 +105,8 @@ func (p *Pages) lockPage(r *app.Request, lock *app.Lock) lockPage {
 	}
 	v.Facts = facts(row, lock)
 	input := p.headlineInput(r)
-	v.Times = times(row, at, &input)
-	v.Clock = clockOff(row.ClockOff)
+	v.Times = timeFacts(row, at, &input)
+	v.Clock = clockOffText(row.ClockOff)
 	p.fillTrace(&v, c, lock)
 	if !row.Misplaced {
 		v.Commands = []string{text.Mutexctl("show", row.Name, "--raw"),
@@ -114,7 +114,7 @@ func (p *Pages) lockPage(r *app.Request, lock *app.Lock) lockPage {
 	}
 	v.Links = p.links(row)
 	p.fillAck(&v, r, lock)
-	v.Fields = p.fieldViews(c, lock.Document)
+	v.Fields = p.fieldViews(c, lock.FullRecord)
 	return v
 }
 
@@ -127,6 +127,6 @@ func (p *Pages) fillTrace(v *lockPage, c access.Caller, lock *app.Lock) {
 	case lock.ReadError != "":
 		v.Hidden = "etcd could not be read: " + lock.ReadError + "."
 	default:
-		v.Trace = p.app.Traces.Parse(lock.Document.Backtrace)
+		v.Trace = p.app.Traces.Parse(lock.FullRecord.Backtrace)
 	}
 }

@@ -29,7 +29,7 @@ type timeFact struct {
 func facts(r *locks.Row, lock *app.Lock) []fact {
 	list := append(holderFacts(&r.Identity),
 		fact{"hold", r.UUID}, fact{"fencing token", app.NumberOrEmpty(r.Token)},
-		fact{"record revision", app.NumberOrEmpty(r.Revision)}, fact{"written by", lock.Document.Client})
+		fact{"record revision", app.NumberOrEmpty(r.Revision)}, fact{"written by", lock.FullRecord.Client})
 	if r.Extensions > 0 {
 		list = append(list, fact{"extended", app.Plural(int(r.Extensions), "time", "times")})
 	}
@@ -47,7 +47,7 @@ func facts(r *locks.Row, lock *app.Lock) []fact {
 	for _, name := range slices.Sorted(maps.Keys(r.Attributes)) {
 		list = append(list, fact{name, fmt.Sprint(r.Attributes[name])})
 	}
-	return known(list)
+	return withoutEmpty(list)
 }
 
 func holderFacts(h *metadata.Identity) (list []fact) {
@@ -57,12 +57,12 @@ func holderFacts(h *metadata.Identity) (list []fact) {
 	return list
 }
 
-func known(list []fact) []fact {
+func withoutEmpty(list []fact) []fact {
 	return slices.DeleteFunc(list, func(f fact) bool { return f.Value == "" })
 }
 
-// times are the instants in the life of a hold.
-func times(r *locks.Row, at app.Viewpoint, c *headline.Input) []timeFact {
+// timeFacts are the instants in the life of a hold.
+func timeFacts(r *locks.Row, at app.Viewpoint, c *headline.Input) []timeFact {
 	var list []timeFact
 	held := &locks.HeldLock{Row: r, Lock: r.Name}
 	add := func(label string, m *app.TimeText, note string) {

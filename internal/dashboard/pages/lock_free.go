@@ -23,7 +23,7 @@ type freePage struct {
 // stateUnknown is that of a lock that nobody held when etcd was last heard.
 const stateUnknown metadata.State = "unknown"
 
-func (p *Pages) free(r *app.Request, lock *app.Lock) (app.Answer, error) {
+func (p *Pages) serveFree(r *app.Request, lock *app.Lock) (app.Answer, error) {
 	v := freePage{lockFrame: p.lockFrame(r, lock), State: metadata.StateFree}
 	at := lock.Viewpoint(r.Viewpoint())
 	if at.Stale || lock.ReadError != "" {
@@ -115,7 +115,7 @@ func (p *Pages) endedPage(r *app.Request, lock *app.Lock) lockPage {
 	v.Done = protocol.DescribePastActions(e, v.Viewpoint.Now)
 	v.Facts = append([]fact{{"hold", e.UUID}, {"fencing token", app.NumberOrEmpty(e.Token)}},
 		holderFacts(&e.Identity)...)
-	v.Facts = known(append(v.Facts, fact{"last progress", e.Progress}))
+	v.Facts = withoutEmpty(append(v.Facts, fact{"last progress", e.Progress}))
 	for _, t := range []struct {
 		label string
 		at    time.Time

@@ -33,7 +33,7 @@ func (p *Pages) NewHead(r *app.Request, lock *app.Lock, past []metadata.Ending) 
 	at := lock.Viewpoint(r.Viewpoint())
 	said := p.HeadlineOf(r, lock, true)
 	v := Head{Said: said, Sentence: holderText(row, at), Purpose: row.Purpose,
-		Diagnosis: p.diagnosed(p.Diagnose(r, lock, past), said.Class, at), Ack: ackText(row.Acknowledged),
+		Diagnosis: p.diagnosisText(p.Diagnose(r, lock, past), said.Class, at), Ack: ackText(row.Acknowledged),
 		Share: protocol.DescribeShare(row.Share()), Whole: multiHolderLockOf(r, row), Delays: p.delaysOf(r, lock.Name),
 		Done: nonEmpty(protocol.DescribeFinishRequest(row.Record, r.Now),
 			protocol.DescribeMoreTime(row.MoreTime, r.Now))}
@@ -70,8 +70,8 @@ func (p *Pages) Diagnose(r *app.Request, lock *app.Lock, past []metadata.Ending)
 	return diagnosis.Diagnose(f)
 }
 
-// diagnosed is a diagnosis as a page says it, without what the headline above says; nil if nothing is left.
-func (p *Pages) diagnosed(d diagnosis.Diagnosis, said locks.Class, at app.Viewpoint) app.RichText {
+// diagnosisText is a diagnosis as a page says it, without what the headline above says; nil if nothing is left.
+func (p *Pages) diagnosisText(d diagnosis.Diagnosis, said locks.Class, at app.Viewpoint) app.RichText {
 	why := d.Why
 	switch {
 	case d.Condition == diagnosis.Unknown, d.Condition == diagnosis.Dead,
@@ -141,8 +141,8 @@ func holderText(r *locks.Row, at app.Viewpoint) app.RichText {
 	return s.Plain(".")
 }
 
-// clockOff says how far a holder's clock is off; empty when it is not.
-func clockOff(off time.Duration) string {
+// clockOffText says how far a holder's clock is off; empty when it is not.
+func clockOffText(off time.Duration) string {
 	switch {
 	case off > 0:
 		return "clock " + text.Duration(off) + " ahead"

@@ -38,7 +38,7 @@ type event struct {
 const (
 	maxHistoryHolds   = 50
 	maxHistoryWaiters = 5
-	maxLifeHolders    = 10
+	maxHistoryHolders = 10
 )
 
 func (p *Pages) lockHistory(r *app.Request, lock *app.Lock) lockHistory {
@@ -50,7 +50,7 @@ func (p *Pages) lockHistory(r *app.Request, lock *app.Lock) lockHistory {
 	if lock.Row != nil {
 		holders = []*locks.Row{lock.Row}
 	}
-	for _, row := range holders[:min(len(holders), maxLifeHolders)] {
+	for _, row := range holders[:min(len(holders), maxHistoryHolders)] {
 		l.addHold(p, row, row.Name != lock.Name, at)
 	}
 	l.addWaiters(lock.Waiters, at)

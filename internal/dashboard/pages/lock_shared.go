@@ -24,7 +24,7 @@ type sharedPage struct {
 // maxSharers is how many holders of one lock a page shows, the most urgent first.
 const maxSharers = 100
 
-func (p *Pages) shared(r *app.Request, lock *app.Lock) (app.Answer, error) {
+func (p *Pages) serveShared(r *app.Request, lock *app.Lock) (app.Answer, error) {
 	u := locks.SummarizeHolders(lock.Shares)
 	holders := locks.Sort(lock.Shares, locks.Order{By: locks.MostUrgent})
 	first := holders[0]

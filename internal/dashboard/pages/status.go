@@ -68,7 +68,7 @@ func (p *Pages) ServeStatus(r *app.Request) (app.Answer, error) {
 	if v.Members = p.app.Config.Members(); len(v.Members) > 0 {
 		v.Endpoints = nil
 	}
-	v.About = p.about(r)
+	v.About = p.aboutFacts(r)
 	v.Settings = p.settings(r.Caller)
 	if f := diagnosis.CombinePolicies(unlockers); f.IsKnown() {
 		v.Policy = policyFacts(f.Policy)
@@ -124,14 +124,14 @@ func (p *Pages) settings(c access.Caller) []app.Setting {
 		func(s app.Setting) bool { return !s.Public && !c.May(access.Audit) })
 }
 
-// about says how this dashboard is set up, as far as that explains what it can do.
-func (p *Pages) about(r *app.Request) []fact {
+// aboutFacts says how this dashboard is set up, as far as that explains what it can do.
+func (p *Pages) aboutFacts(r *app.Request) []fact {
 	force := "off"
 	if p.app.Config.IsEnabled(protocol.VerbForceUnlock) {
 		force = "on, for callers with the permission unlock"
 	}
-	rights := make([]string, len(r.Caller.Rights))
-	for i, right := range r.Caller.Rights {
+	rights := make([]string, len(r.Caller.Permissions))
+	for i, right := range r.Caller.Permissions {
 		rights[i] = string(right)
 	}
 	list := []fact{{"callers' names", string(p.app.Config.Access.Source)}, {"you may", strings.Join(rights, ", ")},

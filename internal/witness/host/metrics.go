@@ -38,7 +38,7 @@ func (w *Witness) Collector(namespace string) prometheus.Collector {
 	for _, cause := range []string{metadata.CauseProcessEnded, metadata.CauseRebooted} {
 		register.NewCounterFunc(prometheus.CounterOpts{Namespace: namespace, Name: "statements_total",
 			Help: "Statements that etcd has accepted.", ConstLabels: prometheus.Labels{"cause": cause}},
-			w.locked(func() int { return w.stated[cause] }))
+			w.locked(func() int { return w.accepted[cause] }))
 	}
 	return all
 }

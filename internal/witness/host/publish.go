@@ -119,7 +119,7 @@ func (w *Witness) logStatement(l *held) {
 	}
 	l.reported = true
 	s := l.statement
-	w.stated[s.Cause]++
+	w.accepted[s.Cause]++
 	event := w.cfg.Log.Info().Str("lock", s.Name).Str("uuid", s.UUID).Int64("token", s.Token).Str("cause", s.Cause)
 	if s.Signal != "" {
 		event = event.Str("signal", s.Signal)

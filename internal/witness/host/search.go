@@ -56,12 +56,12 @@ func (w *Witness) searchDue(ctx context.Context) (next time.Time) {
 		found, seen, err := w.processes.search(nested)
 		if err != nil {
 			w.cfg.Log.Warn().Err(err).Msg("cannot search the processes of this machine; retrying")
-			w.postpone(began.Add(searchPause))
+			w.delayNestedSearch(began.Add(searchPause))
 		}
 		for h, s := range seen {
 			w.recordSearch(h, found[h], s)
 		}
-		w.postpone(time.Now().Add(searchShare * time.Since(began)))
+		w.delayNestedSearch(time.Now().Add(searchShare * time.Since(began)))
 	}
 	w.searchCommands(ctx)
 	w.mu.Lock()
@@ -96,8 +96,8 @@ func (w *Witness) holdersToFind(now time.Time) (direct, nested []holder) {
 	return direct, nested
 }
 
-// postpone delays the search of other pid namespaces.
-func (w *Witness) postpone(until time.Time) {
+// delayNestedSearch delays the search of other pid namespaces.
+func (w *Witness) delayNestedSearch(until time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for h, p := range w.running {

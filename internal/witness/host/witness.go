@@ -52,7 +52,7 @@ type Witness struct {
 	warnUnseen   sync.Once      // that a process is invisible
 	warnCgroups  sync.Once      // that cgroups cannot be searched
 	warnPrivate  sync.Once      // that some cgroups are private
-	stated       map[string]int // how many statements etcd has accepted, by cause
+	accepted     map[string]int // how many statements etcd has accepted, by cause
 	failed       int            // attempts to write one that failed
 	following    sync.WaitGroup // goroutines that wait for the end of processes
 }
@@ -102,7 +102,7 @@ func New(c Config) *Witness {
 		pauses: pauses{command: 10 * time.Millisecond, absent: 250 * time.Millisecond, poll: time.Second,
 			idle: 30 * time.Second, retry: time.Second, viewLag: 10 * time.Second},
 		searchNow: make(chan struct{}, 1), publishNow: make(chan struct{}, 1),
-		locks: map[string]*held{}, running: map[holder]*process{}, stated: map[string]int{},
+		locks: map[string]*held{}, running: map[holder]*process{}, accepted: map[string]int{},
 	}
 }
 

@@ -287,7 +287,7 @@ func (w *Witness) writeFailed(err error) bool {
 
 func statement(r *metadata.Record, f podproof.Finding, by string, now time.Time) metadata.Statement {
 	s := metadata.Statement{
-		Name: r.Name, UUID: r.UUID, Token: r.Token, Cause: f.Cause, Reason: f.How,
+		Name: r.Name, UUID: r.UUID, Token: r.Token, Cause: f.Cause, Reason: f.Reason,
 		Witness: metadata.WitnessKubernetes, By: by, At: metadata.Time{Time: now},
 	}
 	if f.End == nil {

@@ -39,7 +39,7 @@ func (c Certainty) String() string {
 type Finding struct {
 	Certainty Certainty
 	Cause     string // of a [metadata.Statement]
-	How       string // a sentence without a full stop
+	Reason    string // a sentence without a full stop
 	End       *End   // of the holder's container, nil if unknown
 }
 
@@ -76,7 +76,7 @@ func judgeByName(r *metadata.Record, s Evidence) Finding {
 	f := judgePod(r, s.Namesake, s.Now)
 	if f.Certainty == Proof {
 		f.Certainty = Suspicion
-		f.How += "; the record does not name the pod's UID"
+		f.Reason += "; the record does not name the pod's UID"
 	}
 	return f
 }
@@ -132,7 +132,7 @@ func judgeState(p *Pod, now time.Duration) Finding {
 }
 
 func suspicion(cause, how string, args ...any) Finding {
-	return Finding{Certainty: Suspicion, Cause: cause, How: fmt.Sprintf(how, args...)}
+	return Finding{Certainty: Suspicion, Cause: cause, Reason: fmt.Sprintf(how, args...)}
 }
 
 func podTitle(p *Pod) string { return p.Namespace + "/" + p.Name }
@@ -142,7 +142,7 @@ func judgeContainers(r *metadata.Record, p *Pod) Finding {
 	c := holderContainer(r.Process.Container, p)
 	if last, ok := podEnded(p); ok {
 		f := Finding{Certainty: Proof, Cause: metadata.CausePodEnded,
-			How: fmt.Sprintf("the kubelet reports pod %s as %s, and the end of all its containers", podTitle(p),
+			Reason: fmt.Sprintf("the kubelet reports pod %s as %s, and the end of all its containers", podTitle(p),
 				p.Phase)}
 		if c != nil {
 			f.End = c.End
@@ -203,7 +203,7 @@ func judgeRunning(r *metadata.Record, p *Pod, c *Container) Finding {
 		return Finding{Certainty: Runs}
 	}
 	f := Finding{Certainty: Proof, Cause: metadata.CauseContainerRestarted,
-		How: fmt.Sprintf("the kubelet started container %s of pod %s again after the lock was taken", c.Name,
+		Reason: fmt.Sprintf("the kubelet started container %s of pod %s again after the lock was taken", c.Name,
 			podTitle(p))}
 	if !c.Last.reportedByRuntime() {
 		return f.downgradedIf("how it ended before is unknown")
@@ -217,7 +217,7 @@ func judgeRunning(r *metadata.Record, p *Pod, c *Container) Finding {
 // judgeEnded judges a container that has ended. The kubelet may already have restarted it without having reported that.
 func judgeEnded(r *metadata.Record, p *Pod, c *Container) Finding {
 	f := Finding{Certainty: Proof, Cause: metadata.CauseContainerEnded, End: c.End,
-		How: fmt.Sprintf("the kubelet reports the end of container %s of pod %s", c.Name, podTitle(p))}
+		Reason: fmt.Sprintf("the kubelet reports the end of container %s of pod %s", c.Name, podTitle(p))}
 	if !c.End.reportedByRuntime() {
 		f.End = nil
 		return f.downgradedIf("the kubelet lost track of it and does not know how it ended")
@@ -255,7 +255,7 @@ func clockDoubt(r *metadata.Record, p *Pod, since time.Duration) string {
 func (f Finding) downgradedIf(doubt string) Finding {
 	if doubt != "" {
 		f.Certainty = Suspicion
-		f.How += "; " + doubt
+		f.Reason += "; " + doubt
 	}
 	return f
 }

@@ -233,11 +233,11 @@ func TestJudge(t *testing.T) {
 
 func check(t *testing.T, v podproof.Finding, want, how string) {
 	t.Helper()
-	if got := strings.TrimSpace(v.Certainty.String() + " " + v.Cause); got != want || !strings.Contains(v.How, how) {
-		t.Errorf("got %s (%s), want %s (… %s …)", got, v.How, want, how)
+	if got := strings.TrimSpace(v.Certainty.String() + " " + v.Cause); got != want || !strings.Contains(v.Reason, how) {
+		t.Errorf("got %s (%s), want %s (… %s …)", got, v.Reason, want, how)
 	}
-	if said := v.How != ""; said != (v.Certainty >= podproof.Suspicion) {
-		t.Errorf("%s says %q", v.Certainty, v.How)
+	if said := v.Reason != ""; said != (v.Certainty >= podproof.Suspicion) {
+		t.Errorf("%s says %q", v.Certainty, v.Reason)
 	}
 }
 

@@ -57,8 +57,8 @@ func connect(o options, log zerolog.Logger) (*components, error) {
 	return r, nil
 }
 
-// join creates the dashboard, and connects it to the view and the store.
-func (r *components) join(o options, identities access.Config, log zerolog.Logger) error {
+// wire creates the dashboard, and connects it to the view and the store.
+func (r *components) wire(o options, identities access.Config, log zerolog.Logger) error {
 	config, err := o.appearanceConfig()
 	if err != nil {
 		return err

@@ -17,43 +17,43 @@ import (
 
 // Limits of one form for many holds.
 const (
-	maxFound  = 1000             // holds; its body still fits
-	maxEnding = 20 * time.Second // for which holds are ended, so that the answer still arrives
-	tooMany   = "One form ends at most 1,000 holds. Narrow the search."
+	maxBulkHolds = 1000             // the body of a larger form would be refused
+	bulkTimeout  = 20 * time.Second // for which holds are ended, so that the answer still arrives
+	tooMany      = "One form ends at most 1,000 holds. Narrow the search."
 )
 
-// foundPage asks a person whether all holds that a search finds shall be ended by force, or says what came of that.
-type foundPage struct {
+// bulkPage asks a person whether all holds that a search finds shall be ended by force, or says what came of that.
+type bulkPage struct {
 	app.Page
 	Search    string
 	query     *locks.Query
 	Holds     []*locks.Row
 	Alive     int // left out
 	Forbidden int // left out: the caller lacks the permission for them
-	Done      *foundDone
+	Done      *bulkResult
 	confirmForm
 }
 
-type foundDone struct {
+type bulkResult struct {
 	All, Ended, Spared int
 	Remaining          []remainingHold
 }
 
 // Failed is how many holds may still be there, those included for which there was no time.
-func (d *foundDone) Failed() int { return d.All - d.Ended - d.Spared }
+func (d *bulkResult) Failed() int { return d.All - d.Ended - d.Spared }
 
 type remainingHold struct {
 	*locks.Row
 	Why string
 }
 
-// isSearch reports whether the request is about all holds that a search finds.
-func (o *Operation) isSearch(r *app.Request) bool { return o.FreesLock && r.URL.Query().Has("q") }
+// isBulk reports whether the request is about all holds that a search finds.
+func (o *Operation) isBulk(r *app.Request) bool { return o.FreesLock && r.URL.Query().Has("q") }
 
-// foundForm is the form for all holds that the search finds, with what was typed before and what was wrong about it.
-func (o *Operation) foundForm(r *app.Request, typed Request, number string, wrong *FieldError) (app.Answer, error) {
+// bulkForm is the form for all holds that the search finds, with what was typed before and what was wrong about it.
+func (o *Operation) bulkForm(r *app.Request, typed Request, number string, wrong *FieldError) (app.Answer, error) {
 	evenAlive := r.URL.Query().Get("even_alive")
-	v, err := o.newFoundPage(r)
+	v, err := o.newBulkPage(r)
 	if err != nil {
 		return app.Answer{}, err
 	}
@@ -72,7 +72,7 @@ func (o *Operation) foundForm(r *app.Request, typed Request, number string, wron
 		seen = append(seen, row.HoldID()+"."+strconv.FormatInt(row.Revision, 10))
 		v.Holds = append(v.Holds, row)
 	}
-	if len(seen) > maxFound {
+	if len(seen) > maxBulkHolds {
 		return app.Answer{}, badSearch(tooMany)
 	}
 	v.confirmForm = confirmForm{Ask: "Type the number of these holds", Shown: strconv.Itoa(len(seen)),
@@ -83,10 +83,10 @@ func (o *Operation) foundForm(r *app.Request, typed Request, number string, wron
 	return asForm(a, wrong), err
 }
 
-// newFoundPage returns the page about what the search finds; an error if the search is not one.
-func (o *Operation) newFoundPage(r *app.Request) (foundPage, error) {
+// newBulkPage returns the page about what the search finds; an error if the search is not one.
+func (o *Operation) newBulkPage(r *app.Request) (bulkPage, error) {
 	q := locks.ParseQuery(r.URL.Query().Get("q"), locks.AboutLocks)
-	v := foundPage{Page: o.app.Page(r, "force unlock "+q.Text), Search: q.Text, query: q}
+	v := bulkPage{Page: o.app.Page(r, "force unlock "+q.Text), Search: q.Text, query: q}
 	v.NavEntry = "list"
 	v.Query = app.BoxText(q.Text)
 	v.Cancel = o.app.URLs.To("", "q", q.Text)
@@ -104,57 +104,57 @@ func badSearch(detail string) error {
 		Detail: detail + " Nothing was done."}
 }
 
-// postFound ends the holds that the form showed.
-func (o *Operation) postFound(r *app.Request) (app.Answer, error) {
+// postBulk ends the holds that the form showed.
+func (o *Operation) postBulk(r *app.Request) (app.Answer, error) {
 	var form url.Values
-	v, err := o.newFoundPage(r)
+	v, err := o.newBulkPage(r)
 	if err == nil {
 		form, err = readValues(r)
 	}
 	typed := Request{Reason: form.Get("reason"), Ticket: form.Get("ticket"), counted: true}
 	seen := strings.Fields(form.Get("hold"))
-	asked := typed
+	wanted := typed
 	if err == nil {
-		err = o.checkFound(r, &asked, form.Get("typed"), len(seen))
+		err = o.checkBulk(r, &wanted, form.Get("typed"), len(seen))
 	}
 	if err != nil {
-		o.record(r, asked, o.newAction(r, asked, ""), err)
+		o.record(r, wanted, o.newAction(r, wanted, ""), err)
 		return o.showAgain(r, typed, form.Get("typed"), err)
 	}
-	v.Done = o.endFound(r, asked, seen)
+	v.Done = o.endAll(r, wanted, seen)
 	return o.app.Render("unlock-found", v)
 }
 
-// checkFound checks what is asked for of n holds, as far as that needs no look at them. It counts once.
-func (o *Operation) checkFound(r *app.Request, asked *Request, number string, n int) error {
+// checkBulk checks a request to end n holds, as far as that does not depend on the holds. It counts as one action.
+func (o *Operation) checkBulk(r *app.Request, wanted *Request, number string, n int) error {
 	err := o.checkCaller(r)
 	switch {
 	case err != nil:
 		return err
 	case n == 0:
 		return badSearch("The form does not say which holds it is about.")
-	case n > maxFound:
+	case n > maxBulkHolds:
 		return badSearch(tooMany)
 	case number != strconv.Itoa(n):
 		return &FieldError{"typed", "That is not the number of the holds that the form showed."}
 	}
-	if err := o.check(asked); err != nil {
+	if err := o.check(wanted); err != nil {
 		return err
 	}
 	_, err = o.rate.reserve(r.Now)
 	return err
 }
 
-// endFound ends the holds one after the other, each in a transaction that also records it. It spares those that have
+// endAll ends the holds one after the other, each in a transaction that also records it. It spares those that have
 // changed since they were shown. It stops when it takes too long.
-func (o *Operation) endFound(r *app.Request, asked Request, seen []string) *foundDone {
-	limit, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), maxEnding)
+func (o *Operation) endAll(r *app.Request, wanted Request, seen []string) *bulkResult {
+	limit, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), bulkTimeout)
 	defer cancel()
 	holds := map[string]*locks.Row{}
 	for _, row := range r.Snapshot().Rows {
 		holds[row.HoldID()] = row
 	}
-	done := &foundDone{All: len(seen)}
+	done := &bulkResult{All: len(seen)}
 	for _, one := range seen {
 		if limit.Err() != nil {
 			break
@@ -165,34 +165,34 @@ func (o *Operation) endFound(r *app.Request, asked Request, seen []string) *foun
 			done.Spared++
 			continue
 		}
-		asked.Revision, _ = strconv.ParseInt(revision, 10, 64)
-		o.count(done, row, o.endShown(r, asked, row))
+		wanted.Revision, _ = strconv.ParseInt(revision, 10, 64)
+		o.count(done, row, o.endShown(r, wanted, row))
 	}
 	return done
 }
 
-// endShown ends the hold in the row, unless its record was written after asked.Revision.
-func (o *Operation) endShown(r *app.Request, asked Request, row *locks.Row) error {
+// endShown ends the hold in the row, unless its record was written after wanted.Revision.
+func (o *Operation) endShown(r *app.Request, wanted Request, row *locks.Row) error {
 	r = r.With(context.WithoutCancel(r.Context())) // closing the tab now must not change the outcome
-	asked.Name = row.Name
-	asked.Hold = row.UUID
-	asked.Token = row.Token
-	action := o.newAction(r, asked, holderLine(r, row.Record))
+	wanted.Name = row.Name
+	wanted.Hold = row.UUID
+	wanted.Token = row.Token
+	action := o.newAction(r, wanted, holderLine(r, row.Record))
 	err := o.app.AuthorizeFor(r.Caller, o.permission(), row.Owner)
 	switch {
 	case err != nil:
-	case row.Revision != asked.Revision:
-		err = o.holdMayRemain(asked, true, metadata.ErrChanged)
+	case row.Revision != wanted.Revision:
+		err = o.holdMayRemain(wanted, true, metadata.ErrChanged)
 	default:
 		on := o.target(r, row.Record)
 		on.IfUnchanged = true
-		err = o.sendToHold(r, asked, on, action)
+		err = o.sendToHold(r, wanted, on, action)
 	}
-	o.record(r, asked, action, err)
+	o.record(r, wanted, action, err)
 	return err
 }
 
-func (o *Operation) count(done *foundDone, row *locks.Row, err error) {
+func (o *Operation) count(done *bulkResult, row *locks.Row, err error) {
 	if err == nil {
 		done.Ended++
 		return

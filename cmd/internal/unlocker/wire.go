@@ -44,8 +44,8 @@ type components struct {
 	writeRefusal atomic.Pointer[string] // why etcd refused our last write; nil if it was accepted
 }
 
-// join creates the components, and connects each to the others that it needs.
-func join(o options, etcd *clientv3.Client, log zerolog.Logger) (*components, error) {
+// wire creates the components, and connects each to the others that it needs.
+func wire(o options, etcd *clientv3.Client, log zerolog.Logger) (*components, error) {
 	layout := *o.locks
 	r := &components{
 		store:  lockstore.New(etcd, layout, lockstore.WithLog(log), lockstore.WithRetention(o.historyRetention)),
@@ -58,7 +58,7 @@ func join(o options, etcd *clientv3.Client, log zerolog.Logger) (*components, er
 		Ending: r.store.ReadEnding},
 		lockview.Options{
 			OnEnded:      func(lock *metadata.Record, ending *metadata.Ending) { r.metrics.Ended(lock, ending) },
-			OnAcquired:   func(lock *metadata.Record, w metadata.Waiter) { r.metrics.Taken(lock, w) },
+			OnAcquired:   func(lock *metadata.Record, w metadata.Waiter) { r.metrics.Acquired(lock, w) },
 			OnHolderDied: func(*metadata.Record) { r.sweeper.HolderDied() },
 			Fault:        r.faults.Fault,
 			Leased:       r.others.Rows,

@@ -22,8 +22,8 @@ func (o *forceUnlockOptions) query(arg string) *locks.Query {
 	return q
 }
 
-// endFound ends the holds that the query finds, once the operator has typed their number.
-func (o *forceUnlockOptions) endFound(ctx context.Context, s *session, q *locks.Query) error {
+// endBulk ends the holds that the query finds, once the operator has typed their number.
+func (o *forceUnlockOptions) endBulk(ctx context.Context, s *session, q *locks.Query) error {
 	if err := q.Err(); err != nil {
 		return usageErrorf("%w", err)
 	}
@@ -46,14 +46,14 @@ func (o *forceUnlockOptions) endFound(ctx context.Context, s *session, q *locks.
 	if len(chosen.Rows) == 0 {
 		return errors.Join(o.app.writeNotes(left), noLockErrorf("nothing was done: no hold to end is found"))
 	}
-	if err := o.confirmFound(ctx, chosen.Rows, left, now); err != nil {
+	if err := o.confirmBulk(ctx, chosen.Rows, left, now); err != nil {
 		return err
 	}
 	return o.endAll(ctx, s, chosen.Rows)
 }
 
-// confirmFound shows the holds and asks for their number.
-func (o *forceUnlockOptions) confirmFound(ctx context.Context, rows []*locks.Row, left string, now time.Time) error {
+// confirmBulk shows the holds and asks for their number.
+func (o *forceUnlockOptions) confirmBulk(ctx context.Context, rows []*locks.Row, left string, now time.Time) error {
 	var t term.Table
 	t.Row("LOCK", "OWNER", "HOST:PID", "LAST ALIVE", "HELD")
 	for _, r := range rows {
