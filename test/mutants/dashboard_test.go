@@ -4,7 +4,7 @@ package mutants_test
 var dashboardSuites = []suite{
 	{"internal/dashboard internal/dashboard/* internal/lockjson internal/locks internal/text", []fault{
 		// What every answer carries, and requests of other sites.
-		{"inline-style", `h.Set("Content-Security-Policy", «policy»)`,
+		{"inline-style", `h.Set("Content-Security-Policy", «contentSecurityPolicy»)`,
 			`"style-src 'unsafe-inline'; " + policy`,
 			"TestEveryResponseHasTheSecurityHeaders"},
 		{"cached", `"no-store"`, `"no-cache"`, "TestEveryResponseHasTheSecurityHeaders"},
@@ -21,7 +21,7 @@ var dashboardSuites = []suite{
 		{"body-first", `err := «o.Authorize(made.Caller)»`, `nil`,
 			"TestForbiddenRequestsAreAnsweredBeforeTheBodyIsRead"},
 		{"body-left", `r.ContentLength != 0`, `false`, "TestForbiddenRequestsAreAnsweredBeforeTheBodyIsRead"},
-		{"body-slow", `«bodyWithin»)`, `time.Hour`, "TestForbiddenRequestsAreAnsweredBeforeTheBodyIsRead"},
+		{"body-slow", `«bodyTimeout»)`, `time.Hour`, "TestForbiddenRequestsAreAnsweredBeforeTheBodyIsRead"},
 		{"body-announced", `r.ContentLength > maxBody`, `false`, "TestForbiddenRequestsAreAnsweredBeforeTheBodyIsRead"},
 		{"body-large", `len(body) > maxBody`, `false`, "TestForbiddenRequestsAreAnsweredBeforeTheBodyIsRead"},
 		{"body-type", `!strings.EqualFold(got, kind)`, `got == ""`, "TestActionsAreRefused"},
