@@ -188,7 +188,7 @@ class Holding(OnEtcd):
         self.assertAlmostEqual(float(members["heartbeat_until"]), float(members["locked_at"]) + 1, 2)
         self.assertLessEqual(float(self.etcd.fields(self.name)["auto_unlock_at"]),
                              float(members["heartbeat_until"]) + 0.01)  # both are rounded
-        with self.assertRaisesRegex(LostError, "its maximum hold of 1 s is over"):
+        with self.assertRaisesRegex(LostError, "its time ran out: its maximum hold of 1 s is over"):
             lock.alive()
         lock.release()
 
@@ -333,7 +333,7 @@ class Losing(OnEtcd):
         lock, told, event = self.losing(auto_unlock_after=1, alert_after=1, margin=0.5)
         self.assertTrue(event.wait(LIMIT))
         self.assertEqual((told, lock.lost), (["deadline"], "deadline"))
-        with self.assertRaisesRegex(LostError, "its time ran out before etcd confirmed an extension"):
+        with self.assertRaisesRegex(LostError, "its time ran out: etcd confirmed no extension"):
             lock.alive()
         lock.release()  # it stood until now
         self.assertFalse(self.etcd.fields(self.name))

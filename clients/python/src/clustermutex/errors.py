@@ -63,7 +63,7 @@ class LostError(MutexError):
 
     def __init__(self, lock: str, reason: str, by: str | None = None, why: str | None = None) -> None:
         note = (f" by {visible(by)}" if by else "") + (f": {visible(why, 300)}" if why else "")
-        super().__init__(f'lock "{visible(lock)}" was lost: {reason + note if note else REASONS.get(reason, reason)}')
+        super().__init__(f'lock "{visible(lock)}" was lost: {reason if by else REASONS.get(reason, reason)}{note}')
         self.lock = lock
         self.reason = reason
         self.by = None if by is None else visible(by, MAX_TEXT)
@@ -74,7 +74,7 @@ class LostError(MutexError):
 
 
 REASONS = {
-    "deadline": "its time ran out before etcd confirmed an extension",
+    "deadline": "its time ran out",
     "forced": "an operator force-unlocked it",
     "auto_unlocked": "it was auto-unlocked after its time was up",
     "abandoned": "it was unlocked because its holder was considered dead",

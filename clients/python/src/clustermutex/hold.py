@@ -108,7 +108,7 @@ class Hold:
         if self._error is None and not self._released and clock() >= self._deadline:
             longest = self.settings.heartbeat or math.inf
             over = clock() >= self._since[0] + longest - self._margin - 0.01  # it is rounded
-            why = f"its maximum hold of {in_words(longest)} is over" if over else None
+            why = f"its maximum hold of {in_words(longest)} is over" if over else "etcd confirmed no extension"
             self.lose(LostError(self.settings.name, "deadline", why=why))
         return self._error
 
