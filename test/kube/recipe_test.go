@@ -37,9 +37,16 @@ func TestRecipeForACronJob(t *testing.T) {
 	proctest.Must(t, yaml.Unmarshal([]byte(find(`command: \[/tools.*`)+"\n"+find(`args: .*`)), &container))
 	tools := t.TempDir()
 	proctest.Must(t, os.WriteFile(filepath.Join(tools, "vacuumdb"), []byte("#!/bin/sh\necho \"vacuumed $*\"\n"), 0o700))
-	cmd := programs.Command(t, filepath.Base(container.Command[0]), append(container.Command[1:], container.Args...)...)
-	cmd.Env = append(os.Environ(), "MUTEXCTL_ETCD_ENDPOINTS="+c.etcd.Endpoint(), "PATH="+tools+":"+os.Getenv("PATH"))
-	if r := proctest.Run(t, cmd); r.Code != 0 || r.Stdout != "vacuumed --all\n" {
-		t.Errorf("status %d: %q, %s", r.Code, r.Stdout, r.Stderr)
+	vacuum := append(container.Command[1:], container.Args...)
+	for _, run := range []struct {
+		args   []string
+		vacuum bool
+	}{{vacuum, true}, {[]string{"reserve", "shop/vacuum", "--for=1h", "--purpose=disks"}, false}, {vacuum, false}} {
+		cmd := programs.Command(t, filepath.Base(container.Command[0]), run.args...)
+		cmd.Env = append(os.Environ(), "MUTEXCTL_ETCD_ENDPOINTS="+c.etcd.Endpoint(), "PATH="+tools+":"+os.Getenv("PATH"))
+		r := proctest.Run(t, cmd)
+		if r.Code != 0 || strings.Contains(r.Stdout, "vacuumed --all\n") != run.vacuum {
+			t.Errorf("status %d: %q, %s", r.Code, r.Stdout, r.Stderr)
+		}
 	}
 }
