@@ -23,8 +23,8 @@
 //   - [Lock.Token] grows with every acquisition of any lock in the same etcd.
 //   - Before its auto-unlock time, only a person removes a lock, or the unlocker on proof that the holder is dead. The
 //     unlocker never removes a lock because etcd was away and the holder could not extend.
-//   - When the lock is taken away, [Lock.Context] ends within a round trip, in the first tenth of a second of a hold
-//     after that tenth, with a [*LostError] that says by whom and why. If etcd cannot be reached, it ends before the
+//   - When the lock is taken away, [Lock.Context] ends within a round trip, but not before the hold is a tenth of a
+//     second old, with a [*LostError] that says by whom and why. If etcd cannot be reached, it ends before the
 //     auto-unlock, by this machine's monotonic clock.
 //   - Waiters get the lock in order of arrival, within milliseconds of a release, without polling.
 //
