@@ -37,7 +37,7 @@ func (o *forceUnlockOptions) endBulk(ctx context.Context, s *session, q *locks.Q
 	if err != nil {
 		return err
 	}
-	chosen := locks.ChooseToEnd(found.Rows, o.evenAlive, now)
+	chosen := locks.ChooseBulkHolds(found.Rows, o.evenAlive, now)
 	left := ""
 	if chosen.LeftOut > 0 {
 		left = fmt.Sprintf("%s left out, alive within the last minute: --even-alive ends these, too",

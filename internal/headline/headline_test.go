@@ -356,7 +356,7 @@ func TestClassChangesWhenPredicted(t *testing.T) {
 		f := u.cluster().Combined
 		for _, k := range combinations() {
 			r := k.record()
-			row := locks.NewRow(r, &f, staleness.Moment{Wall: now(), Mono: mono}, &locks.Queue{}, "")
+			row := locks.NewRow(r, &f, staleness.Moment{Wall: now(), Mono: mono}, &locks.WaitSummary{}, "")
 			class := row.Class
 			at := row.NextClassChange(&f, now())
 			if at.IsZero() {

@@ -103,7 +103,7 @@ func (x subject) record() *metadata.Record {
 
 func (x subject) lock(f *diagnosis.CombinedPolicy) locks.HeldLock {
 	at := staleness.Moment{Wall: now(), Mono: mono}
-	row := locks.NewRow(x.record(), f, at, new(locks.QueueOf(x.queue(), now())), "")
+	row := locks.NewRow(x.record(), f, at, new(locks.SummarizeWaiters(x.queue(), now())), "")
 	return locks.NewHeldLock(x.name, slices.Repeat([]*locks.Row{row}, max(1, x.shares)))
 }
 

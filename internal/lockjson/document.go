@@ -43,7 +43,7 @@ func NewDocument(name string, row *locks.Row, shares []*locks.Row, waiters []met
 		j.Holders = append(j.Holders, New(r, now))
 	}
 	if row == nil {
-		j.Lock = NewAggregate(name, shares, new(locks.QueueOf(waiters, now)), now)
+		j.Lock = NewAggregate(name, shares, new(locks.SummarizeWaiters(waiters, now)), now)
 	} else {
 		j.Lock = New(row, now)
 	}

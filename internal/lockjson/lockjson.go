@@ -121,7 +121,7 @@ func New(row *locks.Row, now time.Time) Lock {
 		l.Death.Disputed = r.Disputed()
 		l.Death.UnlockAt, l.Death.UnlockIn = Instant(row.RemoveAt, now)
 	}
-	l.wait(row.Queue, now)
+	l.wait(row.WaitSummary, now)
 	if of := row.Leased; of != nil {
 		l.Leased = &Leased{Key: of.Key, Single: of.Single, Lease: strconv.FormatInt(of.Lease.ID, 16),
 			TTL: OrNull(seconds(of.Lease.TTL))}
@@ -130,14 +130,14 @@ func New(row *locks.Row, now time.Time) Lock {
 	return l
 }
 
-func (l *Lock) wait(q *locks.Queue, now time.Time) {
+func (l *Lock) wait(q *locks.WaitSummary, now time.Time) {
 	l.Waiters = &q.Waiters
 	l.LongestWaitingSince, l.LongestWaitingIn = Instant(q.Longest, now)
 }
 
 // NewAggregate describes a lock without a record of its own: several hold it, or nobody does. Its state is the worst of
 // its holders' states, its permits are those taken, and members that only a single hold has are null.
-func NewAggregate(name string, holders []*locks.Row, q *locks.Queue, now time.Time) Lock {
+func NewAggregate(name string, holders []*locks.Row, q *locks.WaitSummary, now time.Time) Lock {
 	l := Lock{Name: name, NameBase64: Base64(name), Holder: Holder{Attributes: map[string]any{}},
 		Problems: []Problem{}}
 	l.wait(q, now)

@@ -81,7 +81,7 @@ func TestTheStateOfAWholeLockIsTheMostUrgent(t *testing.T) {
 				want = other
 			}
 			whole := lockjson.NewAggregate("pool", []*locks.Row{row(t, one), row(t, other)},
-				&locks.Queue{}, time.Time{})
+				&locks.WaitSummary{}, time.Time{})
 			if *whole.State != want {
 				t.Errorf("of holders that are %s and %s the state is %s, want %s", one, other, *whole.State, want)
 			}
@@ -103,7 +103,7 @@ func row(t *testing.T, state metadata.State) *locks.Row {
 	case metadata.StateMalformed:
 		r.AutoUnlockAt = time.Time{}
 	}
-	row := locks.NewRow(r, &diagnosis.CombinedPolicy{}, staleness.Moment{Wall: now}, &locks.Queue{}, "")
+	row := locks.NewRow(r, &diagnosis.CombinedPolicy{}, staleness.Moment{Wall: now}, &locks.WaitSummary{}, "")
 	if row.State != state {
 		t.Fatalf("a row is %s, want %s", row.State, state)
 	}

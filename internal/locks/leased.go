@@ -29,7 +29,7 @@ type Leased struct {
 
 // NewLeasedRow returns the row of a lock of another library.
 func NewLeasedRow(r *metadata.Record, l *Leased) *Row {
-	return &Row{Record: r, Queue: &Queue{Waiters: len(l.Waiters)}, Leased: l, Display: LeasedState,
+	return &Row{Record: r, WaitSummary: &WaitSummary{Waiters: len(l.Waiters)}, Leased: l, Display: LeasedState,
 		Class: ClassLeased, Judgement: staleness.Judgement{State: LeasedState},
 		Fingerprint: Hash(xxhash.Sum64String(l.Key), uint64(r.Token), uint64(l.Lease.Expires.Unix()),
 			uint64(len(l.Waiters)), xxhash.Sum64String(r.Owner))}

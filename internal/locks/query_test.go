@@ -13,7 +13,7 @@ import (
 // What is not held has no state and no deadline. It once counted as malformed.
 func TestOnlyHoldsHaveStatesAndDeadlines(t *testing.T) {
 	noon := time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)
-	since := Queue{Waiters: 1, Longest: noon.Add(-time.Hour)}
+	since := WaitSummary{Waiters: 1, Longest: noon.Add(-time.Hour)}
 	for about, s := range map[About]Subject{
 		AboutLocks:   {Name: "billing/run", Waiters: since.Waiters, Waits: since.Longest},
 		AboutActions: {Name: "Billing/run", Owner: "Ann", Host: "Web-1", Purpose: "it\nHANGS\"on"},
@@ -62,7 +62,7 @@ func FuzzQuery(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text, name, owner string) {
 		record := &metadata.Record{Name: name, UUID: owner, Identity: metadata.Identity{Owner: owner}}
 		now := time.Unix(1e9, 0)
-		row := NewRow(record, &diagnosis.CombinedPolicy{}, staleness.Moment{Wall: now}, &Queue{}, "")
+		row := NewRow(record, &diagnosis.CombinedPolicy{}, staleness.Moment{Wall: now}, &WaitSummary{}, "")
 		for about := AboutLocks; about <= AboutNames; about++ {
 			q := ParseQuery(text, about)
 			s := row.Subject()

@@ -33,16 +33,16 @@ func NewHeldLock(lock string, holders []*Row) HeldLock {
 	return w
 }
 
-// Queue sums up the waiters of a lock.
-type Queue struct {
+// WaitSummary sums up the waiters of a lock.
+type WaitSummary struct {
 	Waiters   int
 	Longest   time.Time     // since when the longest waiter waits; zero = not known
 	TotalWait time.Duration // of all waiters
 }
 
-// QueueOf sums up the waiters of a lock.
-func QueueOf(waiters []metadata.Waiter, now time.Time) Queue {
-	q := Queue{Waiters: len(waiters)}
+// SummarizeWaiters sums up the waiters of a lock.
+func SummarizeWaiters(waiters []metadata.Waiter, now time.Time) WaitSummary {
+	q := WaitSummary{Waiters: len(waiters)}
 	for i := range waiters {
 		since := waiters[i].Since.Time
 		if since.IsZero() {

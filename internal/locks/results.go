@@ -91,7 +91,7 @@ func (s *Snapshot) matching(ctx context.Context, q *Query, now time.Time) (found
 func (s *Snapshot) Finds(q *Query, lock string, now time.Time) bool {
 	holders := s.Holders(lock)
 	if len(holders) == 0 {
-		waiting := QueueOf(s.Queues[lock], now)
+		waiting := SummarizeWaiters(s.Queues[lock], now)
 		free := Subject{Name: lock, Waiters: waiting.Waiters, Waits: waiting.Longest}
 		return q.Matches(&free, now)
 	}
@@ -231,4 +231,27 @@ func (r *Result) search(o Order, p Position, atLeast int) int {
 		at := o.position(r.Rows[i], r.cycles)
 		return o.compare(&at, &p) >= atLeast
 	})
+}
+
+// recentlyAlive is how long after a sign of life a hold is left out.
+const recentlyAlive = time.Minute
+
+// BulkHolds has the holds that an operator ends in one action, for example all of a machine that is gone.
+type BulkHolds struct {
+	Rows    []*Row // as they were shown
+	LeftOut int    // holds whose holders were alive within the last minute
+}
+
+// ChooseBulkHolds chooses among the rows that a query finds. It leaves out rows that are no holds and, unless evenAlive
+// is set, the holds of holders that were alive recently.
+func ChooseBulkHolds(found []*Row, evenAlive bool, now time.Time) BulkHolds {
+	holds := slices.DeleteFunc(slices.Clone(found), func(r *Row) bool {
+		return r.Token == 0 || r.Misplaced || r.Leased != nil
+	})
+	if evenAlive {
+		return BulkHolds{Rows: holds}
+	}
+	n := len(holds)
+	chosen := slices.DeleteFunc(holds, func(r *Row) bool { return r.isAlive(now) })
+	return BulkHolds{Rows: chosen, LeftOut: n - len(chosen)}
 }

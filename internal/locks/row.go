@@ -18,7 +18,7 @@ import (
 // immutable.
 type Row struct {
 	*metadata.Record
-	*Queue // of those who wait for the lock; never nil
+	*WaitSummary // never nil
 	staleness.Judgement
 	Leased      *Leased // a lock of another library; nil for one of ours
 	Display     metadata.State
@@ -33,10 +33,10 @@ type Row struct {
 	Inconsistent string
 }
 
-// NewRow judges a record at a moment, with the policy of the unlockers. The queue must not be nil.
-func NewRow(record *metadata.Record, policy *diagnosis.CombinedPolicy, at staleness.Moment, waiting *Queue,
+// NewRow judges a record at a moment, with the policy of the unlockers. waiting must not be nil.
+func NewRow(record *metadata.Record, policy *diagnosis.CombinedPolicy, at staleness.Moment, waiting *WaitSummary,
 	inconsistent string) *Row {
-	r := &Row{Record: record, Queue: waiting, Judgement: staleness.Judge(record, policy.Policy, at),
+	r := &Row{Record: record, WaitSummary: waiting, Judgement: staleness.Judge(record, policy.Policy, at),
 		Acknowledged: record.ValidAcknowledgement(at.Wall), Inconsistent: inconsistent}
 	r.Display = r.State
 	r.Class = r.ClassAt(policy, at.Wall)
@@ -82,8 +82,8 @@ func NewRow(record *metadata.Record, policy *diagnosis.CombinedPolicy, at stalen
 }
 
 // isValidAt reports whether judging the record again at a later moment yields the same row.
-func (r *Row) isValidAt(record *metadata.Record, waiting *Queue, inconsistent string, at time.Time) bool {
-	return r.Record == record && *r.Queue == *waiting && r.Inconsistent == inconsistent &&
+func (r *Row) isValidAt(record *metadata.Record, waiting *WaitSummary, inconsistent string, at time.Time) bool {
+	return r.Record == record && *r.WaitSummary == *waiting && r.Inconsistent == inconsistent &&
 		(r.validUntil.IsZero() || at.Before(r.validUntil))
 }
 
@@ -114,4 +114,23 @@ func HostPID(host string, pid int64) string {
 		return host
 	}
 	return host + ":" + strconv.FormatInt(pid, 10)
+}
+
+// HoldID identifies the hold of the lock in a few bytes. It is the same in every replica.
+func (r *Row) HoldID() string {
+	return strconv.FormatUint(Hash(xxhash.Sum64String(r.Name), xxhash.Sum64String(r.UUID), uint64(r.Token)), 36)
+}
+
+// isAlive reports whether the holder was alive recently, by its own clock, and is not proven to have ended since.
+func (r *Row) isAlive(now time.Time) bool {
+	at := r.LastAlive()
+	return !r.ProvenDead() && !at.IsZero() && now.Sub(at) < recentlyAlive
+}
+
+// LastAlive returns when the holder last called alive, or else took the lock; zero = unknown.
+func (r *Row) LastAlive() time.Time {
+	if r.Alive != nil && r.Alive.At.After(r.LockedAt) {
+		return r.Alive.At
+	}
+	return r.LockedAt
 }

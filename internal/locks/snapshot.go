@@ -105,11 +105,11 @@ func build(in Input, at staleness.Moment, known []*Row, inconsistent []diagnosis
 			why[l.Name] = l.Why
 		}
 	}
-	waiting := make(map[string]*Queue, len(in.Queues))
+	waiting := make(map[string]*WaitSummary, len(in.Queues))
 	for lock, queue := range in.Queues {
-		waiting[lock] = new(QueueOf(queue, at.Wall))
+		waiting[lock] = new(SummarizeWaiters(queue, at.Wall))
 	}
-	nobody := &Queue{}
+	nobody := &WaitSummary{}
 	for i, r := range in.Locks {
 		for len(known) > 0 && known[0].Name < r.Name {
 			known = known[1:]

@@ -77,7 +77,7 @@ func SubjectOfEnding(e *metadata.Ending) Subject {
 	r := metadata.Record{Name: e.Name, UUID: e.UUID, Token: e.Token, Identity: e.Identity, Attributes: e.Attributes,
 		LockedAt: e.LockedAt.Time, AlertAt: e.AlertAt.Time, AutoUnlockAt: e.AutoUnlockAt.Time,
 		Acknowledgement: e.Acknowledgement}
-	s := NewRow(&r, &diagnosis.CombinedPolicy{}, staleness.Moment{Wall: e.EndedAt.Time}, &Queue{}, "").Subject()
+	s := NewRow(&r, &diagnosis.CombinedPolicy{}, staleness.Moment{Wall: e.EndedAt.Time}, &WaitSummary{}, "").Subject()
 	s.Ended = EndedWord(e.Cause)
 	s.HadAlerted = HadAlerted(e)
 	return s

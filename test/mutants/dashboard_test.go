@@ -182,7 +182,7 @@ var dashboardSuites = []suite{
 		{"rows-frozen", `at.Wall.Before(s.at)`, `false`, "TestSilenceOfEtcdIsJudgedAtItsLastSignOfLife"},
 		{"rows-clock", `epoch.Sub(s.epoch).Abs() > maxClockMove`, `false`, "TestClockThatWasSetIsJudgedAnew"},
 		{"rows-next", `at.Before(r.validUntil)`, `true`, "TestRowsOfUnchangedLocksAreReused"},
-		{"rows-queue", `*r.Queue == *waiting`, `true`, "TestRowsOfUnchangedLocksAreReused"},
+		{"rows-queue", `*r.WaitSummary == *waiting`, `true`, "TestRowsOfUnchangedLocksAreReused"},
 		{"rows-policy", `!s.Combined.Equal(policy)`, `false`, "TestRowsOfUnchangedLocksAreReused"},
 	}},
 }

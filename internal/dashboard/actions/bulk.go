@@ -61,7 +61,7 @@ func (o *Operation) bulkForm(r *app.Request, typed Request, number string, wrong
 	if err != nil {
 		return app.Answer{}, err
 	}
-	chosen := locks.ChooseToEnd(found.Rows, evenAlive != "", r.Now)
+	chosen := locks.ChooseBulkHolds(found.Rows, evenAlive != "", r.Now)
 	v.Alive = chosen.LeftOut
 	var seen []string
 	for _, row := range chosen.Rows {

@@ -17,7 +17,7 @@ func (p *Pages) fillControls(v *listPage, s *locks.Snapshot, l ListRequest, foun
 	if len(l.Query.Terms) > 0 {
 		v.Text = v.Query
 		for _, lock := range free { // whose waiters are among those of all locks
-			waiting := locks.QueueOf(s.Queues[lock.Name], v.AsOf)
+			waiting := locks.SummarizeWaiters(s.Queues[lock.Name], v.AsOf)
 			found.Waiting += waiting.Waiters
 			found.Longest = protocol.Earlier(found.Longest, waiting.Longest)
 		}

@@ -127,7 +127,7 @@ func (p *Pages) fillWaiting(r *app.Request, v *waitingPage, q *locks.Query) erro
 	var longest time.Time
 	for _, one := range all {
 		v.Waiting += len(one.queue)
-		longest = protocol.Earlier(longest, locks.QueueOf(one.queue, at.AsOf).Longest)
+		longest = protocol.Earlier(longest, locks.SummarizeWaiters(one.queue, at.AsOf).Longest)
 		if !one.free.IsZero() {
 			v.Free++
 		}
@@ -195,7 +195,7 @@ type QueueView struct {
 // NewQueueView shows the queue of a lock, at most so many of the waiters.
 func NewQueueView(queue []metadata.Waiter, most int, at app.Viewpoint) QueueView {
 	rest := max(0, len(queue)-most)
-	v := QueueView{N: len(queue), Longest: at.Elapsed(locks.QueueOf(queue, at.AsOf).Longest), Rest: rest}
+	v := QueueView{N: len(queue), Longest: at.Elapsed(locks.SummarizeWaiters(queue, at.AsOf).Longest), Rest: rest}
 	for i, w := range queue[:len(queue)-rest] {
 		v.First = append(v.First, WaiterView{i + 1, w.Owner, locks.HostPID(w.Hostname, w.PID), w.Purpose,
 			at.Elapsed(w.Since.Time), at.Alert(w.TimeoutAt.Time)})
