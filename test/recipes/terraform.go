@@ -16,8 +16,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// Terraform is a server for Terraform's http backend, of which several replicas may run. The state of /prod is a key in
-// etcd. Its lock, terraform/prod, is a reservation: it belongs to no replica.
+// Terraform is a server for Terraform's http backend, of which several replicas may run. The state of /prod is the key
+// /terraform/prod in etcd. Its lock, terraform/prod, is a reservation: it belongs to no replica.
 type Terraform struct {
 	Etcd    *clientv3.Client
 	Locks   *mutex.Client
@@ -35,9 +35,11 @@ type lockInfo struct {
 // ServeHTTP answers 423 with the lock info of the run that has the lock, if another one wants it.
 func (t Terraform) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1_000_000)) // etcd refuses requests of more than 1.5 MiB
-	if err == nil {
-		err = t.serve(w, r, string(body))
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusRequestEntityTooLarge)
+		return
 	}
+	err = t.serve(w, r, string(body))
 	if held, ok := errors.AsType[*mutex.HeldError](err); ok {
 		w.WriteHeader(http.StatusLocked)
 		_ = json.NewEncoder(w).Encode(infoOf(&held.Holder))

@@ -36,6 +36,7 @@ func TestOneTerraformRunAtATime(t *testing.T) {
 		{"LOCK", "/prod", ana, 200, ""}, // again, because the answer was lost
 		{"LOCK", "/prod", ben, 423, ana},
 		{"LOCK", "/dev", ben, 200, ""},
+		{"POST", "/prod?ID=1", strings.Repeat("x", 1_000_001), 413, "too large"},
 		{"POST", "/prod?ID=1", "state 1", 200, ""},
 		{"POST", "/prod?ID=2", "state 2", 423, ana},
 		{"UNLOCK", "/prod", ben, 423, ana},
