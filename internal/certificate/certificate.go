@@ -52,7 +52,7 @@ func Warning(what string, c *x509.Certificate, now time.Time) string {
 	return what + " " + Expiry(c, now)
 }
 
-// Expiry says when the certificate expires: "expired at 2026-11-28 14:16:54 UTC".
+// Expiry returns when the certificate expires: "expired at 2026-11-28 14:16:54 UTC".
 func Expiry(c *x509.Certificate, now time.Time) string {
 	verb := "expires"
 	if now.After(c.NotAfter) {

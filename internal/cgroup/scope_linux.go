@@ -212,7 +212,7 @@ func (u unit) contains(path string) bool {
 	return u == nil || strings.HasPrefix(path+"/", strings.TrimSuffix(u.text("ControlGroup"), "/")+"/")
 }
 
-// boundProperties are the properties of a scope whose processes end whenever they would have ended in the unit.
+// boundProperties returns the properties of a scope whose processes end whenever they would have ended in the unit.
 func (u unit) boundProperties() (all []property) {
 	switch id := dbus.MakeVariant([]string{u.text("Id")}); {
 	case u.endsProcesses():

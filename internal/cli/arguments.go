@@ -97,7 +97,7 @@ func (l *listing) parse(words []string) error {
 	return nil
 }
 
-// unknownKey says why a query found nothing if a key seems to be misspelled; else it is empty.
+// unknownKey returns why a query found nothing if a key seems to be misspelled; else it is empty.
 func (l *listing) unknownKey(found int) string {
 	term, key := l.query.UnknownKey()
 	if term == "" || found > 0 {

@@ -79,7 +79,8 @@ func (o *operatorAction) endDelay(ctx context.Context, s *session, name string) 
 	return err
 }
 
-// delayText says in one line that a lock delay keeps others from a lock that nobody holds; empty without a delay.
+// delayText returns a line that says that a lock delay keeps others from a lock that nobody holds; empty without a
+// delay.
 func (s *session) delayText(name string, delays []metadata.LockDelay) string {
 	if len(delays) == 0 {
 		return ""

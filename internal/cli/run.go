@@ -87,7 +87,7 @@ More: "mutexctl help exit-codes", and https://github.com/clustermutex/unlocker/b
 	return cmd
 }
 
-// shellHint says how to run a command that is a shell's, in one argument; empty if it is none.
+// shellHint returns how to run a command that is a shell's, in one argument; empty if it is none.
 func shellHint(argv []string) string {
 	if len(argv) != 1 || !strings.ContainsAny(argv[0], " ;|&<>$") {
 		return ""

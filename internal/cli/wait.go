@@ -55,7 +55,7 @@ func (o *waitOptions) untilFree(ctx context.Context, s *session, name string) er
 	return s.untilFree(ctx, name, false, state)
 }
 
-// takenText says in one line who holds the lock, or which lock delay keeps others from it; empty if it is free.
+// takenText returns a line that says who holds the lock, or which lock delay keeps others from it; empty if it is free.
 func (s *session) takenText(l *lockstore.LockInfo) string {
 	holders := l.Holders()
 	if len(holders) == 0 {

@@ -84,7 +84,7 @@ func (e exitReporter) recover(status *int) {
 	}
 }
 
-// with says an error, and returns the exit status.
+// with reports an error, and returns the exit status.
 func (e exitReporter) with(err error) int {
 	if err == nil {
 		return ExitOK
@@ -233,7 +233,7 @@ type Build struct {
 	GoVersion string `json:"go_version"`
 }
 
-// CurrentBuild is the running program.
+// CurrentBuild returns the build of the running program.
 func CurrentBuild() Build {
 	info := Build{Version: version}
 	if recorded, ok := debug.ReadBuildInfo(); ok {
@@ -247,7 +247,7 @@ func CurrentBuild() Build {
 	return info
 }
 
-// Line says which build a program is: "unlocker v1.2.3 (revision 4f2a…, go1.26.0)".
+// Line returns which build a program is: "unlocker v1.2.3 (revision 4f2a…, go1.26.0)".
 func (i Build) Line(program string) string {
 	detail := i.GoVersion
 	switch {

@@ -203,7 +203,7 @@ func (d *Dashboard) linkToLock(r *http.Request, p *app.HTTPError) *app.HTTPError
 	return &same
 }
 
-// operationAt is the operator's action whose form or API this path is; nil if it is of none.
+// operationAt returns the operation whose form or API has this path; nil if there is none.
 func (d *Dashboard) operationAt(path string) *actions.Operation {
 	for _, o := range d.actions.Operations {
 		if below := strings.TrimPrefix(path, d.route); below == o.Page() || below == o.API() {

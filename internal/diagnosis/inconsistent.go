@@ -34,7 +34,7 @@ type Inconsistent struct {
 	Why  string // a predicate, such as "has 4 of 3 permits out"
 }
 
-// String is a sentence with the name made visible.
+// String returns a sentence with the name made visible.
 func (l Inconsistent) String() string { return text.Visible(l.Name) + " " + l.Why }
 
 // maxPermits bounds the permits of one holder, so that their sum does not overflow.

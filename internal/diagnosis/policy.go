@@ -124,7 +124,7 @@ func (f *CombinedPolicy) exclude(globs []string) {
 	}
 }
 
-// Exclusions are the globs of names that all the unlockers exclude alike; none where they disagree.
+// Exclusions returns the globs of names that all the unlockers exclude alike; none where they disagree.
 func (f *CombinedPolicy) Exclusions() []string {
 	if len(f.exclusions) != 1 {
 		return nil
@@ -252,7 +252,7 @@ func RuleTexts(rules []string) string {
 	return strings.Join(all, "; ")
 }
 
-// RuleText says why an unlocker removes nothing now. A rule that is not known here is only made visible.
+// RuleText returns why an unlocker removes nothing now. A rule that is not known here is only made visible.
 func RuleText(rule string) string {
 	switch staleness.Rule(rule) {
 	case staleness.RuleGap:

@@ -105,7 +105,7 @@ const (
 // expiredServer begins the error about a certificate of etcd that has expired.
 const expiredServer = "etcd's certificate "
 
-// whyRefused says why etcd refuses the client certificate, as far as its file tells.
+// whyRefused returns why etcd refuses the client certificate, as far as its file tells.
 func (s Settings) whyRefused() string {
 	if c := s.ClientCertificate(); c != nil && time.Now().After(c.NotAfter) {
 		return "it " + certificate.Expiry(c, time.Now())

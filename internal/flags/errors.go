@@ -27,7 +27,7 @@ func (e *UsageError) Unwrap() error { return e.Err }
 // ExitCode returns the exit status for usage errors.
 func (e *UsageError) ExitCode() int { return 2 }
 
-// Hint says where to find help.
+// Hint returns where to find help.
 func (e *UsageError) Hint() string { return fmt.Sprintf("see %q", e.Command+" --help") }
 
 // Main runs a daemon with the arguments of the process, until it ends, and returns its exit status.

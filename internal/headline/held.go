@@ -12,7 +12,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// held says what is the matter with a lock that somebody holds.
+// held describes what is wrong with a held lock.
 func (c *Input) held(l *locks.HeldLock) (summary sentence, then []sentence) {
 	then = []sentence{c.waitersText(l)}
 	switch l.Class {
@@ -198,7 +198,7 @@ func (c *Input) leavingText(l *locks.HeldLock) sentence {
 		Say(pick(abandoned, ".", " at the latest."))
 }
 
-// onTimeText says of a lock alone that nothing is wrong with it.
+// onTimeText says that nothing is wrong with a lock: for its own page.
 func (c *Input) onTimeText(l *locks.HeldLock) (s sentence) {
 	if l.Shares > 1 {
 		return s.Say(pick(l.Shares == 2, "Both", "All "+text.Thousands(l.Shares)) + " holders").And(c.ofLock(l)).

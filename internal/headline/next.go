@@ -20,7 +20,7 @@ func (c *Input) paused(l *locks.HeldLock, but ...staleness.Rule) []string {
 	return diagnosis.HeldBackBy(c.Running, but...)
 }
 
-// WhyNeverRemoved says why no unlocker ever removes the lock; empty where one does.
+// WhyNeverRemoved returns why no unlocker ever removes the lock; empty where one does.
 func (c *Input) WhyNeverRemoved(l *locks.HeldLock) string {
 	switch {
 	case c.Combined.Unlockers == 0:
@@ -33,8 +33,8 @@ func (c *Input) WhyNeverRemoved(l *locks.HeldLock) string {
 	return ""
 }
 
-// WhyNotRemoved says why no unlocker removes the lock once it is due: never, or not while auto-unlock is paused; empty
-// where one does.
+// WhyNotRemoved returns why no unlocker removes the lock once it is due: never, or not while auto-unlock is paused;
+// empty where one does.
 func (c *Input) WhyNotRemoved(l *locks.HeldLock) string {
 	paused := c.paused(l, staleness.RuleUnverified)
 	if never := c.WhyNeverRemoved(l); never != "" || len(paused) == 0 {
@@ -55,7 +55,7 @@ func (c *Input) whyDeadRemains(l *locks.HeldLock) (s sentence) {
 	return s.Say("Unlockers only report it until its deadline: auto-unlock ").Until(l.ExpiresAt).Say(".")
 }
 
-// alertText says when people are alerted about a lock that is held in time.
+// alertText returns when people are alerted about a lock that is held in time.
 func (c *Input) alertText(l *locks.HeldLock) (s sentence) {
 	both := pick(c.WhyNeverRemoved(l) == "", "and auto-unlock ", "")
 	switch {
@@ -84,7 +84,7 @@ func (c *Input) waitersText(l *locks.HeldLock) (s sentence) {
 
 func waiting(n int) string { return text.Thousands(n) + " waiting" }
 
-// autoUnlockText says when an unlocker ends a lock that alerts, or why none does.
+// autoUnlockText returns when an unlocker ends a lock that alerts, or why none does.
 func (c *Input) autoUnlockText(l *locks.HeldLock) (s sentence) {
 	at := l.DueUnlock()
 	paused := diagnosis.HeldBackBy(c.Running, staleness.RuleUnverified)
@@ -105,7 +105,7 @@ func (c *Input) autoUnlockText(l *locks.HeldLock) (s sentence) {
 	return s.Until(at).Say(".")
 }
 
-// AutoUnlock says in a word when unlockers end a lock unless it changes, and why they do not yet.
+// AutoUnlock returns in a few words when unlockers end a lock unless it changes, and why they do not yet.
 func (c *Input) AutoUnlock(l *locks.HeldLock) (when, why sentence) {
 	at := l.DueUnlock()
 	whyNot := c.WhyNotRemoved(l)
@@ -123,7 +123,7 @@ func (c *Input) AutoUnlock(l *locks.HeldLock) (when, why sentence) {
 	return when.Until(at), nil
 }
 
-// HeartbeatsExtend says until when heartbeats extend a lock; empty if the record does not say, or they do not.
+// HeartbeatsExtend returns until when heartbeats extend a lock; empty if the record does not say, or they do not.
 func HeartbeatsExtend(r *locks.Row, now time.Time) string {
 	until := r.HeartbeatUntil
 	if !isReporting(r, now) || until.Sub(r.AutoUnlockAt) <= time.Second {
@@ -141,7 +141,7 @@ func isReporting(r *locks.Row, now time.Time) bool {
 	return r.State != metadata.StateExpired && !r.ProvenDead() && !r.IsSilent(now)
 }
 
-// acknowledgedText says who looks at a lock, and until when; nil where nobody does.
+// acknowledgedText returns who looks at a lock, and until when; nil where nobody does.
 func acknowledgedText(a *metadata.Acknowledgement) (s sentence) {
 	if a == nil {
 		return nil

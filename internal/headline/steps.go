@@ -45,7 +45,7 @@ func (c *Input) stepsFor(l *locks.HeldLock) []Step {
 	return nil
 }
 
-// showStep is the only step about a lock whose holder is not looked at.
+// showStep returns a step that shows the lock: the only one if nothing else can be done about its holder.
 func showStep(kind StepKind, lock string) []Step {
 	return []Step{{Kind: kind, Commands: []string{text.Mutexctl("show", lock)}}}
 }

@@ -32,13 +32,13 @@ func Classes() []Class {
 		ClassLate, ClassMalformed, ClassLeaving, ClassOnTime}
 }
 
-// String is the word for the class: in JSON, in counts, and in the style sheet.
+// String returns the word for the class: in JSON, in counts, and in the style sheet.
 func (c Class) String() string {
 	return [...]string{"", "stale", "unlockers", "deadlock", "unclaimed", "overdue", "dead", "silent", "late",
 		"malformed", "leaving", "on_time", "leased"}[c]
 }
 
-// Severity is how bad a class is: system, bad, alerting, warn or calm.
+// Severity returns how bad a class is: system, bad, alerting, warn or calm.
 func (c Class) Severity() string {
 	switch {
 	case c <= ClassUnlockers:

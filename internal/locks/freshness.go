@@ -33,12 +33,13 @@ func (f Freshness) Level(now time.Time) Level {
 	return Live
 }
 
-// StaleAt is when the snapshot is not current any more unless etcd is heard.
+// StaleAt returns when the snapshot becomes stale unless etcd is heard from.
 func (f Freshness) StaleAt() time.Time {
 	return f.HeardAt.Add(staleAfter*f.ProgressInterval + f.ProgressInterval/2)
 }
 
-// missed is how many signs of life have not come. One that is late by less than half a pulse may still be under way.
+// missed returns how many signs of life have not come. One that is late by less than half a pulse may still be under
+// way.
 func (f Freshness) missed(now time.Time) int {
 	if f.ProgressInterval <= 0 {
 		return 0
@@ -46,8 +47,8 @@ func (f Freshness) missed(now time.Time) int {
 	return int((now.Sub(f.HeardAt)+f.ProgressInterval/2)/f.ProgressInterval) - 1
 }
 
-// JudgedAt is the moment as of which locks are judged: now or, if etcd is silent, its last sign of life. What became of
-// a lock since then is unknown, and silence must not make it look worse.
+// JudgedAt returns the moment as of which locks are judged: now or, if etcd is silent, its last sign of life. What
+// became of a lock since then is unknown, and silence must not make it look worse.
 func (f Freshness) JudgedAt(now time.Time) time.Time {
 	if f.missed(now) > 0 {
 		return f.HeardAt
@@ -55,7 +56,7 @@ func (f Freshness) JudgedAt(now time.Time) time.Time {
 	return now
 }
 
-// Why is what follows "etcd has not answered since …": the kind of trouble, where it is known.
+// Why returns the kind of trouble, if it is known: the end of the sentence "etcd has not answered since …".
 func (f Freshness) Why() string {
 	if f.Class == "" {
 		return ""

@@ -154,7 +154,7 @@ func cutKey(s string) (key, value string, ok bool) {
 	return key, value, true
 }
 
-// word is the condition of a term without a key: a pattern for names, unless quoted, or a part of a text.
+// word returns the condition of a term without a key: a pattern for names, unless quoted, or a part of a text.
 func (q *Query) word(typed string, not bool) matcher {
 	word := strings.ToLower(unquote(typed))
 	if strings.Contains(typed, `"`) || !isGlob(word) {
@@ -188,7 +188,7 @@ func (q *Query) fulfils(s *Subject, now time.Time, regexps bool) bool {
 	return true
 }
 
-// With is the text of the query with a term that replaces those with the same key: "state:alerting".
+// With returns the text of the query with a term that replaces those with the same key: "state:alerting".
 func (q *Query) With(added string) string {
 	key, _, _ := cutKey(added)
 	kept := q.without(func(t Term) bool { return t.key != "" && t.key == key })
@@ -199,10 +199,10 @@ func (q *Query) without(these func(Term) bool) []Term {
 	return slices.DeleteFunc(slices.Clone(q.Terms), these)
 }
 
-// Exactly is the term that finds this value and no other.
+// Exactly returns the term that finds this value and no other.
 func Exactly(key, value string) string { return key + ":=" + quoted(value) }
 
-// FieldTerm is the term that finds this value as a part, or as a glob.
+// FieldTerm returns the term that finds this value as a part, or as a glob.
 func FieldTerm(key, value string) string { return key + ":" + quoted(value) }
 
 func quoted(value string) string {
@@ -212,7 +212,7 @@ func quoted(value string) string {
 	return value
 }
 
-// Dropping is the text of the query without these terms.
+// Dropping returns the text of the query without these terms.
 func (q *Query) Dropping(terms ...string) string {
 	return textOf(q.without(func(t Term) bool { return slices.Contains(terms, t.Text) }))
 }

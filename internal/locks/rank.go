@@ -82,7 +82,7 @@ func (w *HeldLock) Compare(o *HeldLock) int {
 	return cmp.Or(slices.Compare(a[:], b[:]), strings.Compare(w.Lock, o.Lock))
 }
 
-// rank is the order of [HeldLock.Compare] as numbers. A deadlocked lock comes before what its record says.
+// rank returns the order of [HeldLock.Compare] as numbers. A deadlock counts before what the record says.
 func (r *Row) rank(cycles map[string][2]int) [5]int64 {
 	if place, deadlocked := cycles[r.Record.QueueName()]; deadlocked && r.Leased == nil {
 		return [5]int64{int64(ClassDeadlock), int64(place[0]), int64(place[1])}
@@ -111,7 +111,7 @@ func (r *Row) began() time.Time {
 	return r.LockedAt
 }
 
-// LateSince is when the first of the deadlines of a lock that alerts passed.
+// LateSince returns when the first of the deadlines of a lock that alerts passed.
 func (r *Row) LateSince() time.Time {
 	return protocol.Earlier(r.DueAlert, r.ExpiresAt)
 }

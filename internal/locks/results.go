@@ -170,7 +170,7 @@ type cursor struct {
 	List    string   `json:"l"` // fingerprint of query and order
 }
 
-// ListID is the fingerprint that ties a cursor to its list.
+// ListID returns the fingerprint that ties a cursor to its list.
 func ListID(q *Query, o Order) string {
 	return strconv.FormatUint(xxhash.Sum64String(o.String()+"\n"+q.Text), 36)
 }

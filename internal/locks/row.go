@@ -87,8 +87,8 @@ func (r *Row) isValidAt(record *metadata.Record, waiting *WaitSummary, inconsist
 		(r.validUntil.IsZero() || at.Before(r.validUntil))
 }
 
-// AttentionSince is since when the lock has needed a person: when it began to alert, its holder ended or it expired;
-// zero for one that does not.
+// AttentionSince returns since when the lock has needed a person: when it began to alert, its holder ended or it
+// expired; zero for one that does not.
 func (r *Row) AttentionSince() time.Time {
 	switch r.State {
 	case metadata.StateAlerting, metadata.StateExpired:
@@ -108,7 +108,7 @@ func Hash(h uint64, values ...uint64) uint64 {
 	return xxhash.Sum64(b)
 }
 
-// HostPID is how a process is written: its host, and its pid where that is known.
+// HostPID returns the text for a process: its host and, if known, its process id.
 func HostPID(host string, pid int64) string {
 	if pid == 0 {
 		return host

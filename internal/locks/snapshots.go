@@ -110,7 +110,7 @@ func (s *Snapshots) Reread(r *metadata.Record, waiters []metadata.Waiter, before
 	return NewRow(r, &combined, at, new(SummarizeWaiters(waiters, now)), inconsistent)
 }
 
-// versionOf is the fingerprint of the waiters.
+// versionOf returns the fingerprint of the waiters.
 func versionOf(queues map[string][]metadata.Waiter) uint64 {
 	var sum uint64 // of fingerprints, because the queues come in any order
 	for lock, queue := range queues {

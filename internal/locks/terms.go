@@ -23,7 +23,7 @@ func queryKeys() []string {
 		"wait waiters acknowledged " + byKey + " ended")
 }
 
-// field is the condition of "key:value".
+// field returns the condition of "key:value".
 func (q *Query) field(key, value string) (matcher, error) {
 	if strings.TrimPrefix(value, "=") == "" {
 		return nil, fmt.Errorf("the key %s needs a value", key)
@@ -221,7 +221,7 @@ func ParseDuration(s string) (time.Duration, error) {
 	return time.Duration(days)*24*time.Hour + d, err
 }
 
-// EndedWord is how a hold ended, in a word.
+// EndedWord returns how a hold ended, in a word.
 func EndedWord(ended string) string {
 	words, _ := metadata.EndingWordsFor(ended)
 	return words.Word

@@ -77,7 +77,7 @@ func plain(s string) string { return text.Visible(clip(s)) }
 
 func clip(s string) string { return text.Clip(s, maxQuoted) }
 
-// describeRequest says who asks, when and why: "ann 5 seconds ago: the deploy waits".
+// describeRequest returns who asks, when and why: "ann 5 seconds ago: the deploy waits".
 func describeRequest(r *metadata.FinishRequest, now time.Time) string {
 	who := cmp.Or(plain(r.By), "an unknown caller")
 	if r.Source == metadata.SourceWaiter {

@@ -94,7 +94,7 @@ func (e *HeldError) Unwrap() error { return e.Err }
 // maxNamedHolders is how many holders a line names.
 const maxNamedHolders = 3
 
-// state says who holds the lock, or that others are ahead.
+// state returns who holds the lock, or that others are ahead.
 func (e *HeldError) state() string {
 	holders := e.Holders
 	if e.Kind == "" && e.Holder.Token != 0 {

@@ -75,7 +75,7 @@ func pages(dir string, c *cobra.Command, section int) error {
 	return nil
 }
 
-// files are those that packages install for the services.
+// files returns the files that packages install for the services, by program.
 func files() map[string][][2]string {
 	settings := func(service string) [][2]string {
 		return [][2]string{

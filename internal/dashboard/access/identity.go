@@ -68,7 +68,7 @@ func (c *Config) Identify(r *http.Request) Caller {
 	return caller
 }
 
-// Without is the caller without a permission, for any owner.
+// Without returns the caller without a permission, for any owner.
 func (c Caller) Without(p Permission) Caller {
 	other := func(right Permission) bool { return right.withoutOwner() == p }
 	c.Permissions = slices.DeleteFunc(slices.Clone(c.Permissions), other)
@@ -84,7 +84,7 @@ func (c Caller) DisplayName() string {
 
 const maxGroupsShown = 20
 
-// shownGroups are the first groups, as people see them: "dev", "ops".
+// shownGroups returns the first groups, as people see them: "dev", "ops".
 func shownGroups(groups []string) string {
 	var shown []string
 	for _, group := range groups[:min(len(groups), maxGroupsShown)] {
@@ -108,7 +108,7 @@ func (c *Config) DescribeGroups(caller Caller) string {
 	return " The header " + c.GroupsHeader + " names the groups " + caller.Groups + "."
 }
 
-// basicName is the user whose password the web server has checked.
+// basicName returns the user whose password the web server has checked.
 func (c *Config) basicName(r *http.Request) (name, why string) {
 	name, _, ok := r.BasicAuth()
 	if !ok || !c.KnownUser(name) {
@@ -117,7 +117,7 @@ func (c *Config) basicName(r *http.Request) (name, why string) {
 	return usableName(name)
 }
 
-// certificateName is the first name in the certificate that the web server has verified. A common name is none:
+// certificateName returns the first name in the certificate that the web server has verified. A common name is none:
 // authorities check the alternative names.
 func certificateName(r *http.Request) (name, why string) {
 	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 || len(r.TLS.VerifiedChains[0]) == 0 {
@@ -175,7 +175,7 @@ func usableName(name string) (usable, why string) {
 	return name, ""
 }
 
-// peerOf is the other end of the connection.
+// peerOf returns the other end of the connection.
 func peerOf(r *http.Request) netip.Addr {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
@@ -188,7 +188,7 @@ func peerOf(r *http.Request) netip.Addr {
 	return address.Unmap().WithZone("")
 }
 
-// clientOf is the address that sent the request: the last one in the chain of proxies that is not a trusted one.
+// clientOf returns the address that sent the request: the last one in the chain of proxies that is not a trusted one.
 func (c *Config) clientOf(r *http.Request, peer netip.Addr) string {
 	client := peer
 	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")

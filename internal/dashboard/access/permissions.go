@@ -42,7 +42,7 @@ func (p Permission) withoutOwner() Permission {
 	return Permission(what)
 }
 
-// owner is the pattern of the owners to whose locks the permission is limited; ok is false if it is not.
+// owner returns the pattern of the owners to whose locks the permission is limited; ok is false if it is not.
 func (p Permission) owner() (pattern string, ok bool) {
 	_, pattern, ok = strings.Cut(string(p), " "+ownerPrefix)
 	return pattern, ok

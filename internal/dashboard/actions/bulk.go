@@ -39,7 +39,7 @@ type bulkResult struct {
 	Remaining          []remainingHold
 }
 
-// Failed is how many holds may still be there, those included for which there was no time.
+// Failed returns how many holds may still be there, those included for which there was no time.
 func (d *bulkResult) Failed() int { return d.All - d.Ended - d.Spared }
 
 type remainingHold struct {
@@ -50,7 +50,7 @@ type remainingHold struct {
 // isBulk reports whether the request is about all holds that a search finds.
 func (o *Operation) isBulk(r *app.Request) bool { return o.FreesLock && r.URL.Query().Has("q") }
 
-// bulkForm is the form for all holds that the search finds, with what was typed before and what was wrong about it.
+// bulkForm returns the form for all holds that the search finds, with what was typed before and what is wrong with it.
 func (o *Operation) bulkForm(r *app.Request, typed Request, number string, wrong *FieldError) (app.Answer, error) {
 	evenAlive := r.URL.Query().Get("even_alive")
 	v, err := o.newBulkPage(r)

@@ -26,7 +26,7 @@ type delayPage struct {
 	confirmForm
 }
 
-// delayOf is the lock delay of exactly this lock or share; nil when there is none.
+// delayOf returns the lock delay of exactly this lock or share; nil when there is none.
 func delayOf(s *locks.Snapshot, name string) *metadata.LockDelay {
 	delays := s.DelaysOf(name)
 	i := slices.IndexFunc(delays, func(d metadata.LockDelay) bool { return d.Name == name })
@@ -67,8 +67,8 @@ func (o *Operation) showDelay(r *app.Request, typed Request, name string, wrong 
 	return asForm(a, wrong), err
 }
 
-// lockOf is the lock whose share has the delay, if it has holders or waiters; otherwise the name is that of the lock
-// itself, which may well be called "build#7".
+// lockOf returns the lock whose share has the delay, if it has holders or waiters; otherwise the name is that of the
+// lock itself, which may well be called "build#7".
 func (o *Operation) lockOf(r *app.Request, name string) string {
 	base, _, ok := metadata.ParseShare(name)
 	if ok && (len(r.Snapshot().Shares(base)) > 0 || len(r.Snapshot().Queues[base]) > 0) {
@@ -77,7 +77,7 @@ func (o *Operation) lockOf(r *app.Request, name string) string {
 	return name
 }
 
-// afterDelay is the page of the lock: it says who has got it.
+// afterDelay returns the URL of the page of the lock, which shows who has got it.
 func (o *Operation) afterDelay(r *app.Request, wanted Request) string {
 	return o.app.URLs.Lock(o.lockOf(r, wanted.Name), "")
 }
@@ -107,7 +107,7 @@ func (o *Operation) performOnDelay(r *app.Request, wanted Request) (protocol.Act
 	return action, err
 }
 
-// delayOver says that the lock delay is over, and whether there is another one now.
+// delayOver returns the error for a lock delay that is over, which says whether there is another one now.
 func (o *Operation) delayOver(r *app.Request, name string, now *metadata.LockDelay) error {
 	p := &app.HTTPError{Status: http.StatusConflict, Code: "delay_over", Title: "Not done", Name: name,
 		Link:   o.afterDelay(r, Request{Name: name}),

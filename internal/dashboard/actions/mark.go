@@ -102,7 +102,7 @@ func (o *Operation) findConflict(d *metadata.FullRecord, wanted *Request) (by, w
 	return "", "", ""
 }
 
-// revisionOf is when a field was written; 0 = it is not there.
+// revisionOf returns the mod revision of a field; 0 if it does not exist.
 func revisionOf(d *metadata.FullRecord, field string) int64 {
 	i := slices.IndexFunc(d.Fields, func(f metadata.Field) bool { return f.Name == field })
 	if i < 0 {

@@ -137,7 +137,7 @@ func (o *Operation) knownHold(r *app.Request, name string) (hold string, known b
 	return "", false
 }
 
-// showHold is the form, with what was typed before and what was wrong about it.
+// showHold returns the form, with what was typed before and what is wrong with it.
 func (o *Operation) showHold(r *app.Request, typed Request, name string, wrong *FieldError) (app.Answer, error) {
 	if o.isBulk(r) {
 		return o.bulkForm(r, typed, name, wrong)
@@ -303,7 +303,7 @@ func readValues(r *app.Request) (url.Values, error) {
 // defaultDuration is the duration that forms suggest.
 const defaultDuration = 30 * time.Minute
 
-// command is the command line that does what was typed into the form, to the hold that was seen.
+// command returns the command line that does what was typed into the form, to the hold that was seen.
 func (o *Operation) command(wanted Request) string {
 	flags := app.HoldFlags(wanted.Hold, oneLine(wanted.Reason), oneLine(wanted.Ticket))
 	seen, why := flags[:2], flags[2:]

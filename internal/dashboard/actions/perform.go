@@ -104,7 +104,7 @@ func (o *Operation) performOnHold(r *app.Request, wanted Request) (protocol.Acti
 	return action, o.sendToHold(r, wanted, o.target(r, record), action)
 }
 
-// target is the hold in r, with the lock delay that follows.
+// target returns the hold in r, with the lock delay that follows.
 func (o *Operation) target(at *app.Request, r *metadata.Record) protocol.ActionTarget {
 	standard := at.Snapshot().Combined.Policy.LockDelay
 	return protocol.ActionTarget{Hold: r, LockDelayAfter: r.EffectiveLockDelay(standard)}
@@ -253,7 +253,7 @@ func (o *Operation) unknown(lock, link string, cause error) *app.HTTPError {
 			"you try again."}
 }
 
-// conflict says that the hold ended before anything was done.
+// conflict returns the error for a hold that ended before anything was done.
 func (h *Handler) conflict(r *app.Request, wanted Request, now metadata.FullRecord) error {
 	return h.tellEnd(r, &app.HTTPError{Status: http.StatusConflict, Code: "hold_changed", Title: "Not done",
 		Name: wanted.Name, Link: h.app.URLs.Lock(wanted.Name, ""), Detail: "Nothing was done. "}, wanted, now)

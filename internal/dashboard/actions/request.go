@@ -30,7 +30,7 @@ type Request struct {
 	counted        bool   // against the rate of all, with others in the same form
 }
 
-// historyID is where the ending of the hold is recorded.
+// historyID returns the id under which the ending of the hold is recorded.
 func (r Request) historyID() string {
 	hold := metadata.Record{UUID: r.Hold, Token: r.Token}
 	return hold.HistoryID()
@@ -88,7 +88,7 @@ func (r *Request) parseDuration(check func(time.Duration) error) error {
 	return nil
 }
 
-// oneLine is what was typed into a box of several lines.
+// oneLine returns the text of a box of several lines in one line.
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
 func isPlainText(s string) bool {

@@ -69,7 +69,7 @@ func parseFilter(r *app.Request, about locks.About) (etcdread.Filter, error) {
 	return asked, nil
 }
 
-// pastAnswer is a page of a list of what is over.
+// pastAnswer returns a page of past holds or actions.
 func pastAnswer(r *app.Request, data any, total, matched int, next etcdread.Cursor) (app.Answer, error) {
 	m := newMeta(r, r.Now)
 	m.Total = &total

@@ -76,7 +76,7 @@ func (a *API) withDelays(r *app.Request, err error) error {
 	return &p
 }
 
-// documentJSON is the lock without backtrace and fields.
+// documentJSON returns the lock without backtrace and fields.
 func (a *API) documentJSON(lock *app.Lock, delays []metadata.LockDelay, now time.Time) lockjson.Document {
 	j := lockjson.NewDocument(lock.Name, lock.Row, lock.Shares, lock.Waiters, delays, now)
 	j.Client = lockjson.OrNull(lock.FullRecord.Client)

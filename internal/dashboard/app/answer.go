@@ -19,7 +19,7 @@ type Answer struct {
 // HandlerFunc answers a request of a caller who has the permission for it. Its error may be an [HTTPError].
 type HandlerFunc func(r *Request) (Answer, error)
 
-// NotModified is the answer to a reader that has this version already.
+// NotModified returns the answer to a reader that has this version already.
 func NotModified(r *Request, etag string) (Answer, bool) {
 	if etag == "" || !matchesTag(r.Header.Values("If-None-Match"), etag) {
 		return Answer{}, false

@@ -36,13 +36,13 @@ func (s *App) ReadError(err error) error {
 // EndDelay is the command of mutexctl that ends a lock delay.
 const EndDelay = "force-unlock --end-delay"
 
-// HoldFlags are the flags of mutexctl for a hold that somebody saw and what is done to it: the reason is an empty word
-// if there is none yet.
+// HoldFlags returns the flags of mutexctl for a hold and the reason of an action on it. A reason that is not known yet
+// is an empty word.
 func HoldFlags(uuid, reason, ticket string) []string {
 	return append([]string{"--uuid", cmp.Or(uuid, "none"), "--reason", reason}, Flags("--ticket", ticket)...)
 }
 
-// Flags are the flags among these pairs of flag and value that have a value.
+// Flags returns the pairs of flag and value whose value is not empty.
 func Flags(pairs ...string) []string {
 	var flags []string
 	for pair := range slices.Chunk(pairs, 2) {

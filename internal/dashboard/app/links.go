@@ -34,8 +34,8 @@ func ParseLink(text string) (Link, error) {
 	return Link{name, template}, nil
 }
 
-// URL is the address for a lock. What comes from the record is escaped so that it stays one value of a path or a query.
-// It is empty where the record would have the link climb, or has no trace for a link that leads to one.
+// URL returns the address for a lock. What comes from the record is escaped so that it stays one value of a path or a
+// query. It is empty if a value would lead to another path ("..") or the record has no trace for a link to one.
 func (l Link) URL(r *locks.Row) string {
 	escape := func(s string) string { return stacktrace.Escape(text.Clip(s, maxLinkValue)) }
 	trace, span := hexID(r, metadata.AttributeTraceID, 32), hexID(r, metadata.AttributeSpanID, 16)
@@ -51,7 +51,7 @@ func (l Link) URL(r *locks.Row) string {
 	return address
 }
 
-// hexID is an attribute that is an id of so many hexadecimal digits; empty if it is anything else.
+// hexID returns an attribute that is an id of so many hexadecimal digits; empty if it is anything else.
 func hexID(r *locks.Row, attribute string, digits int) string {
 	id, _ := r.Attributes[attribute].(string)
 	if len(id) != digits || strings.Trim(id, "0123456789abcdef") != "" || strings.Trim(id, "0") == "" {
@@ -71,8 +71,8 @@ func CheckBaseURL(what, address string) error {
 	return fmt.Errorf("%s %q is not of the form https://host/path", what, text.Clip(address, 100))
 }
 
-// SilenceURL is the address of Alertmanager's form for a silence of all alerts about a lock; empty where Alertmanager's
-// is not known.
+// SilenceURL returns the address of Alertmanager's form for a silence of all alerts about a lock; empty if
+// Alertmanager's address is not known.
 func (c *Config) SilenceURL(lock, comment string) string {
 	if c.Alertmanager == "" {
 		return ""

@@ -80,7 +80,7 @@ func (s *App) ReadLock(r *Request) (*Lock, error) {
 	return l, nil
 }
 
-// Viewpoint is the viewpoint for the lock, which is not stale if it has just been read from etcd.
+// Viewpoint returns the viewpoint for the lock, which is not stale if it has just been read from etcd.
 func (l *Lock) Viewpoint(at Viewpoint) Viewpoint {
 	if l.ReadError == "" {
 		return LiveAt(at.Now)
@@ -128,7 +128,7 @@ func (s *App) read(r *Request, l *Lock, name string) {
 	l.Row = s.Config.Snapshots.Reread(&document.Record, l.Waiters, l.Row, r.Now)
 }
 
-// Ending is how a hold ended: as it is recorded in etcd, or as the dashboard saw it.
+// Ending returns how a hold ended: as it is recorded in etcd, or as the dashboard saw it.
 func (s *App) Ending(ctx context.Context, name, hold string) *metadata.Ending {
 	ending, err := etcdread.Await(ctx, s.Config.Log, func(ctx context.Context) (*metadata.Ending, error) {
 		return s.Config.Store.ReadEnding(ctx, hold)

@@ -50,7 +50,7 @@ type freshView struct {
 	Revision int64
 }
 
-// Curl is the command that gets the page as JSON; what a caller needs to be known by is for the caller to add.
+// Curl returns the command that gets the page as JSON. Callers add their own credentials.
 func (p Page) Curl() string {
 	if p.JSON == "" {
 		return ""

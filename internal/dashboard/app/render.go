@@ -84,7 +84,7 @@ func functions(u URLs) template.FuncMap {
 	}
 }
 
-// EndedIcon is the icon of how a hold ended, which is told by its word.
+// EndedIcon returns the icon for the word of how a hold ended.
 func EndedIcon(word string) string {
 	for cause, icon := range map[string]string{metadata.EndingAutoUnlocked: "stale",
 		metadata.EndingAbandoned: "abandoned", metadata.EndingForced: "bad"} {
@@ -108,7 +108,7 @@ func nonASCII(name string) bool {
 	return text.NonASCII(name)
 }
 
-// BoxText is text for an input of one line: as it was typed, without what no keyboard types there.
+// BoxText returns text for a one-line input, without characters that no keyboard types there.
 func BoxText(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
@@ -134,7 +134,7 @@ const (
 // MaxLogText is how much of a text from a request the log takes, in bytes.
 const MaxLogText = 256
 
-// LogText is a text from a request as it stands in the log.
+// LogText returns a text from a request for the log: visible, and cut.
 func LogText(s string) string { return text.Visible(text.Clip(s, MaxLogText)) }
 
 func HostPID(host string, pid int64) string { return locks.HostPID(text.Clip(host, MaxWordShown), pid) }

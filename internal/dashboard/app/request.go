@@ -52,7 +52,7 @@ func (r *Request) With(ctx context.Context) *Request {
 
 func (r *Request) Level() locks.Level { return r.Fresh.Level(r.Now) }
 
-// Viewpoint is the point in time from which the answer looks at the locks.
+// Viewpoint returns the point in time from which the answer looks at the locks.
 func (r *Request) Viewpoint() Viewpoint { return viewpoint(r.Fresh, r.Now) }
 
 func viewpoint(f locks.Freshness, now time.Time) Viewpoint {
@@ -116,7 +116,7 @@ func (s *App) refusal(c access.Caller, need access.Permission) error {
 			s.Config.Access.DescribeGroups(c)}
 }
 
-// WhyNoBacktrace says why the caller may not see backtraces of this owner; empty if the caller may.
+// WhyNoBacktrace returns why the caller may not see backtraces of this owner; empty if the caller may.
 func (s *App) WhyNoBacktrace(c access.Caller, owner string) string {
 	switch {
 	case c.MayFor(access.Backtrace, owner):

@@ -26,10 +26,10 @@ type Viewpoint struct {
 	Stale bool      // what happened between asOf and now is not known
 }
 
-// LiveAt is the viewpoint of a snapshot that is current.
+// LiveAt returns the viewpoint of a snapshot that is current.
 func LiveAt(now time.Time) Viewpoint { return Viewpoint{Now: now, AsOf: now} }
 
-// Age is how long ago something was. Clocks differ, so it is never negative.
+// Age returns how long ago something was. Clocks differ, so it is never negative.
 func (v Viewpoint) Age(t time.Time) *TimeText {
 	if t.IsZero() {
 		return nil
@@ -37,7 +37,7 @@ func (v Viewpoint) Age(t time.Time) *TimeText {
 	return &TimeText{At: t, Kind: "age", Text: text.Duration(v.Now.Sub(t))}
 }
 
-// Elapsed is how long something has lasted that may be over by now. If the snapshot is stale, it is the last known
+// Elapsed returns how long something has lasted that may be over by now. If the snapshot is stale, it is the last known
 // length.
 func (v Viewpoint) Elapsed(t time.Time) *TimeText {
 	m := v.Age(t)
@@ -48,7 +48,7 @@ func (v Viewpoint) Elapsed(t time.Time) *TimeText {
 	return m
 }
 
-// AlertOf is the alert of a lock. One that comes only with the auto-unlock has no time of its own.
+// AlertOf returns the alert of a lock. One that comes only with the auto-unlock has no time of its own.
 func (v Viewpoint) AlertOf(r *metadata.Record, judged staleness.Judgement, neverRemoved bool) *TimeText {
 	m := v.Alert(judged.DueAlert)
 	if neverRemoved || judged.State != metadata.StateHeld || !judged.AlertsAtUnlock() {
@@ -60,7 +60,7 @@ func (v Viewpoint) AlertOf(r *metadata.Record, judged staleness.Judgement, never
 	return &TimeText{At: m.At, Text: "at unlock"}
 }
 
-// Alert is the distance to the alert: in 6m, 14m ago.
+// Alert returns the distance to the alert: in 6m, 14m ago.
 func (v Viewpoint) Alert(t time.Time) *TimeText {
 	switch left := t.Sub(v.Now); {
 	case t.IsZero():
@@ -76,7 +76,7 @@ func (v Viewpoint) Alert(t time.Time) *TimeText {
 	}
 }
 
-// Next is the time left to the auto-unlock, "in 1:42", which becomes "due", or by how much it is late.
+// Next returns the time left to the auto-unlock, "in 1:42", which becomes "due", or by how much it is late.
 func (v Viewpoint) Next(t time.Time) *TimeText {
 	left := t.Sub(v.Now)
 	switch {
@@ -91,7 +91,7 @@ func (v Viewpoint) Next(t time.Time) *TimeText {
 	return v.ahead(t, "next")
 }
 
-// ahead is an instant in the future, "in 6m"; kind says how app.js goes on if the snapshot is not stale.
+// ahead returns an instant in the future, "in 6m"; kind is its Kind, unless the snapshot is stale.
 func (v Viewpoint) ahead(t time.Time, kind string) *TimeText {
 	left := t.Sub(v.Now)
 	if v.Stale {
@@ -100,7 +100,7 @@ func (v Viewpoint) ahead(t time.Time, kind string) *TimeText {
 	return &TimeText{At: t, Kind: kind, Text: "in " + text.Countdown(left), ScreenReaderText: screenReaderText(left)}
 }
 
-// Since is an instant in the past: "14m ago", as of the viewpoint.
+// Since returns an instant in the past: "14m ago", as of the viewpoint.
 func (v Viewpoint) Since(t time.Time) *TimeText {
 	m := v.Elapsed(t)
 	switch {
@@ -126,21 +126,21 @@ func screenReaderText(left time.Duration) string {
 	return "under a minute"
 }
 
-// UTC is an instant for people.
+// UTC formats an instant for people.
 func UTC(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05") + " UTC" }
 
-// TimeOfDay is the time of day of an instant, for sentences about the last minutes.
+// TimeOfDay formats the time of day of an instant, for sentences about the last minutes.
 func TimeOfDay(t time.Time) string { return t.UTC().Format("15:04:05") }
 
-// Clock is a time of day in a sentence; app.js shows it in local time to those who want that.
+// Clock returns a time of day in a sentence; app.js shows it in local time to those who want that.
 func Clock(t time.Time) *TimeText {
 	return &TimeText{At: t, Text: TimeOfDay(t) + " UTC", IsClock: true}
 }
 
-// Minute is a time of day without seconds.
+// Minute formats a time of day without seconds.
 func Minute(t time.Time) string { return t.UTC().Format("15:04") + " UTC" }
 
-// ISO is an instant for programs, in milliseconds.
+// ISO formats an instant for programs, in milliseconds.
 func ISO(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
 // Part is a part of a [RichText]: our text, a time, or text from outside.

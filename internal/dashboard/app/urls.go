@@ -23,7 +23,7 @@ func (u URLs) self(r *Request) string {
 	return u.Prefix + strings.TrimPrefix(r.URL.RequestURI(), u.Route)
 }
 
-// To is the link to a page by its path below the prefix, with parameters in pairs of name and value; pairs with an
+// To returns the link to a page by its path below the prefix, with parameters in pairs of name and value; pairs with an
 // empty value are left out.
 func (u URLs) To(path string, pairs ...string) string {
 	var b strings.Builder
@@ -50,7 +50,7 @@ func queryEscape(s string) string {
 // long; a key that somebody wrote by hand can be longer.
 const maxNameInURL = 8 << 10
 
-// Lock is the link to the page of a lock, or of one hold of it; empty for a name that no request can carry.
+// Lock returns the link to the page of a lock, or of one hold of it; empty for a name that no request can carry.
 func (u URLs) Lock(name, hold string) string {
 	if len(name)+len(hold) > maxNameInURL {
 		return ""
@@ -58,10 +58,10 @@ func (u URLs) Lock(name, hold string) string {
 	return u.named("lock", name, "hold", hold)
 }
 
-// Action is the link to the form of an operator's action on a hold: unlock, ask or extend.
+// Action returns the link to the form of an operator's action on a hold: unlock, ask or extend.
 func (u URLs) Action(form, name, hold string) string { return u.named(form, name, "hold", hold) }
 
-// LockAPI is the link to a lock as JSON, with all there is.
+// LockAPI returns the link to a lock as JSON.
 func (u URLs) LockAPI(name string) string {
 	return u.named("api/v1/lock", name, "include", "backtrace,fields")
 }
@@ -71,14 +71,14 @@ func (u URLs) named(path, name string, pairs ...string) string {
 	return u.To(path, append([]string{key, value}, pairs...)...)
 }
 
-// Asset is the link to an embedded file. It changes with the content of the files, so that browsers may keep them for
-// ever.
+// Asset returns the link to an embedded file. It changes with the content of the files, so that browsers may keep them
+// for ever.
 func (u URLs) Asset(name string) string { return u.Prefix + "assets/" + u.Assets + "/" + name }
 
-// Icon is the link to the icon of a tab.
+// Icon returns the link to the icon of a tab.
 func (u URLs) Icon(i metadata.State) string { return u.To("icon.svg", "state", string(i)) }
 
-// OriginFor is the scheme and host that make a link one for a command line on another machine.
+// OriginFor returns the scheme and host for absolute links, which work from a command line on another machine.
 func (u URLs) OriginFor(r *http.Request) string {
 	if u.Origin != "" {
 		return u.Origin

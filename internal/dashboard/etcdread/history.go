@@ -81,7 +81,7 @@ func (s *History) AddEnded(r *metadata.Record, ending *metadata.Ending, now time
 	return &e
 }
 
-// kindOf are the attributes that say of which lock the hold had a share, alone.
+// kindOf returns only the attributes that say of which lock the hold had a share.
 func kindOf(e *metadata.Ending) map[string]any {
 	if share := e.Share(); share.Kind != "" {
 		return map[string]any{metadata.AttributeKind: share.Kind}
@@ -154,8 +154,8 @@ func (c *listCache[T]) invalidate() {
 	c.current.Store(&cachedList[T]{list: last.list, err: last.err})
 }
 
-// Endings are the holds of a lock, or of its shares, that are known to be over, newest first; "" is all locks.
-// What stands in etcd is exact and wins over what was seen.
+// Endings returns the holds of a lock, or of its shares, that are known to be over, newest first; "" is all locks. What
+// stands in etcd is exact and wins over what was seen.
 func (s *History) Endings(ctx context.Context, now time.Time, lock string) ([]metadata.Ending, error) {
 	recorded, err := Await(ctx, s.log, func(ctx context.Context) ([]metadata.Ending, error) {
 		return s.recorded.get(ctx, now, s.etcd.ReadHistory)

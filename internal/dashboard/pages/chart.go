@@ -140,7 +140,7 @@ func (d *chartBuilder) lane(l *timeline.Lane) laneView {
 	return v
 }
 
-// note says who holds a lock and how long was waited for it, or what a process does now.
+// note returns who holds a lock and how long was waited for it, or what a process does now.
 func (d *chartBuilder) note(l *timeline.Lane) string {
 	said := ""
 	switch {
@@ -205,7 +205,7 @@ func percentage(f float64) string {
 	return strconv.FormatFloat(math.Round(f*100)/100, 'f', -1, 64) + "%"
 }
 
-// ticks are the times that the axis names: those that leave room for "now" at its end.
+// ticks returns the times that the axis names: those that leave room for "now" at its end.
 func ticks(s timeline.Span) (marks []tickView) {
 	whole := s.To.Sub(s.From)
 	step := 5 * time.Minute

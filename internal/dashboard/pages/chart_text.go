@@ -22,7 +22,7 @@ type chartRow struct {
 
 const maxChartRows = 100
 
-// barTitle is a bar in words: "billing on vm:17: 3m from 2026-11-21 12:00:03 UTC, released".
+// barTitle returns a bar in words: "billing on vm:17: 3m from 2026-11-21 12:00:03 UTC, released".
 func (d *chartBuilder) barTitle(b *timeline.Bar) string {
 	said := processName(b.Interval) + ": " + d.length(b.Interval) + " from " + app.UTC(b.Begin) + ", " +
 		outcomeText(b.Interval)
@@ -38,7 +38,7 @@ func (d *chartBuilder) barTitle(b *timeline.Bar) string {
 	return said
 }
 
-// length is how long a hold or wait lasted, or has lasted so far.
+// length returns how long a hold or wait lasted, or has lasted so far.
 func (d *chartBuilder) length(i *timeline.Interval) string {
 	length := text.Duration(cmp.Or(i.End, d.at.AsOf).Sub(i.Begin))
 	if i.BeginUnknown {
@@ -71,7 +71,7 @@ func (v *chart) fillRows(d *chartBuilder, all []timeline.Lane) {
 	}
 }
 
-// outcomeText says in a word how a hold or wait stands or ended.
+// outcomeText returns in a word how a hold or wait stands or ended.
 func outcomeText(i *timeline.Interval) string {
 	switch {
 	case i.Wait && i.End.IsZero():

@@ -51,8 +51,8 @@ func (p *Pages) Headline(r *app.Request) Headline {
 	return v
 }
 
-// acknowledgeURL is where the caller can say to look at the lock of a headline; empty if it needs nobody, or somebody
-// does already.
+// acknowledgeURL returns the form that acknowledges the lock of a headline; empty if it needs no attention or is
+// acknowledged already.
 func (p *Pages) acknowledgeURL(r *app.Request, v Headline) string {
 	if v.Holder == nil || v.Class.Section() != locks.NeedsYou || v.Holder.ValidAcknowledgement(r.Now) != nil ||
 		!canDo(r, protocol.VerbAcknowledge, v.Holder) {
@@ -114,7 +114,7 @@ func (p *Pages) view(r *app.Request, said headline.Headline, at app.Viewpoint) H
 	return v
 }
 
-// sentenceAt is a sentence as a page says it, whose locks are links.
+// sentenceAt returns a sentence as a page says it, whose locks are links.
 func (p *Pages) sentenceAt(parts diagnosis.Sentence, at app.Viewpoint) (said app.RichText) {
 	for _, part := range parts {
 		switch {
@@ -133,7 +133,7 @@ func (p *Pages) sentenceAt(parts diagnosis.Sentence, at app.Viewpoint) (said app
 	return said
 }
 
-// dueAt is the time left until an instant, which is due when it has passed.
+// dueAt returns the time left until an instant, which is due when it has passed.
 func dueAt(at app.Viewpoint, t time.Time) *app.TimeText {
 	m := at.Next(t)
 	switch m.Kind {
@@ -162,8 +162,8 @@ func classURL(u app.URLs, c locks.Class) string {
 	}[c])
 }
 
-// Unclaimed are the locks that nobody takes although somebody waits, those that have been free for longest first. While
-// etcd is silent, only those count that were unclaimed before.
+// Unclaimed returns the locks that nobody takes although somebody waits, those that have been free for longest first.
+// While etcd is silent, only those count that were unclaimed before.
 func (p *Pages) Unclaimed(r *app.Request) []diagnosis.Unclaimed {
 	at := r.Viewpoint()
 	return slices.DeleteFunc(slices.Clone(r.Snapshot().Unclaimed), func(l diagnosis.Unclaimed) bool {

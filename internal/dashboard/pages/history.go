@@ -181,7 +181,7 @@ func (v *endingView) equals(o *endingView) bool {
 		len(v.Done) == 0 && len(o.Done) == 0
 }
 
-// First is the earliest of the holds that are shown as one.
+// First returns the earliest of the holds that are shown as one.
 func (v *endingView) First() *endingView {
 	if len(v.Equal) == 0 {
 		return v

@@ -41,10 +41,10 @@ func ParseList(v url.Values) ListRequest {
 	return l
 }
 
-// ID is the fingerprint that ties a cursor to the list.
+// ID returns the fingerprint that ties a cursor to the list.
 func (l ListRequest) ID() string { return locks.ListID(l.Query, l.Order) }
 
-// link is the list with some parameters changed; cursors are left out, because they belong to one query and order.
+// link returns the list with some parameters changed; cursors are left out, because they belong to one query and order.
 func (l ListRequest) link(u app.URLs, change func(*ListRequest), cursor ...string) string {
 	if change != nil {
 		query := *l.Query
@@ -61,7 +61,7 @@ func (l ListRequest) link(u app.URLs, change func(*ListRequest), cursor ...strin
 	return u.To("", append(parameters, cursor...)...)
 }
 
-// sort is the order as a parameter; empty for the default.
+// sort returns the order as a parameter; empty for the default.
 func (l ListRequest) sort() string {
 	if l.Order == (locks.Order{By: locks.MostUrgent}) {
 		return ""

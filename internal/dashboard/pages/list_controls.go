@@ -68,7 +68,7 @@ type stateCount struct {
 
 const maxGroups = 200
 
-// groupViews are the sections of a list. As many rows are shown as on a page without sections.
+// groupViews returns the sections of a list. As many rows are shown as on a page without sections.
 func (p *Pages) groupViews(v *listPage, r *app.Request, l ListRequest, found *locks.Result) {
 	groups := found.ByOwner()
 	left := l.Limit

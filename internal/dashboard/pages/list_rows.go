@@ -66,7 +66,7 @@ func (p *Pages) rowView(r *app.Request, row *locks.Row, class locks.Class, c *he
 	return v
 }
 
-// withoutTimes is a text without its times, which the browser keeps up to date.
+// withoutTimes returns a text without its times, which the browser keeps up to date.
 func withoutTimes(s app.RichText) string {
 	return slices.DeleteFunc(slices.Clone(s), func(p app.Part) bool { return p.Time != nil }).String()
 }
@@ -130,7 +130,7 @@ type tablePart struct {
 	Rows []rowView
 }
 
-// Len is how many rows the table has.
+// Len returns how many rows the table has.
 func (t lockTable) Len() (n int) {
 	for _, part := range t.Parts {
 		n += len(part.Rows)
@@ -156,7 +156,7 @@ func (p *Pages) newTable(r *app.Request, rows []*locks.Row, l ListRequest,
 	return lockTable{Columns: p.columns(l), Parts: []tablePart{only}}
 }
 
-// columns are the heads of the table; each is a link that sorts by it, and in reverse the second time.
+// columns returns the heads of the table; each is a link that sorts by it, and in reverse the second time.
 func (p *Pages) columns(l ListRequest) []column {
 	sorted := func(title, by string) column {
 		o := locks.Order{By: by}
@@ -175,7 +175,7 @@ func (p *Pages) columns(l ListRequest) []column {
 		sorted("State", locks.MostUrgent), alert, sorted("Waiting", "waiters")}
 }
 
-// Sorted is the direction in which the list is sorted by the column: ascending, descending, or empty.
+// Sorted returns the direction in which the list is sorted by the column: ascending, descending, or empty.
 func (c column) Sorted() string {
 	if c.Second == nil {
 		return c.Aria

@@ -18,11 +18,11 @@ type section struct {
 	N       int    // locks in it, on all pages
 }
 
-// String is the section in the sum above the list.
+// String returns the section in the sum above the list.
 func (s section) String() string { return app.Plural(s.N, s.one, s.of) }
 
-// sections are those of a list, with the free locks that nobody takes. While auto-unlock is paused, or etcd is silent,
-// nothing is said to resolve itself.
+// sections returns those of a list, with the free locks that nobody takes. While auto-unlock is paused, or etcd is
+// silent, nothing is said to resolve itself.
 func (p *Pages) sections(r *app.Request, found *locks.Result, free []diagnosis.Unclaimed) []section {
 	all := []section{{Title: "Needs you", one: "needs you", of: "need you"},
 		{Title: "Resolves itself", one: "resolves itself", of: "resolve themselves"},
@@ -65,7 +65,7 @@ func (p *Pages) fillSections(v *listPage, r *app.Request, found *locks.Result, w
 	}
 }
 
-// freeIn are the free locks that the query finds and that nobody takes.
+// freeIn returns the free locks that the query finds and that nobody takes.
 func (p *Pages) freeIn(r *app.Request, q *locks.Query) (found []diagnosis.Unclaimed) {
 	for _, free := range p.Unclaimed(r) {
 		if r.Snapshot().Finds(q, free.Name, r.Viewpoint().AsOf) {
@@ -75,7 +75,7 @@ func (p *Pages) freeIn(r *app.Request, q *locks.Query) (found []diagnosis.Unclai
 	return found
 }
 
-// freeRow is a free lock that nobody takes, beside those that somebody holds.
+// freeRow returns a free lock that nobody takes, beside those that somebody holds.
 func (p *Pages) freeRow(r *app.Request, free *diagnosis.Unclaimed) rowView {
 	first := &free.First.Identity
 	v := rowView{

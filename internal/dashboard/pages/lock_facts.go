@@ -61,7 +61,7 @@ func withoutEmpty(list []fact) []fact {
 	return slices.DeleteFunc(list, func(f fact) bool { return f.Value == "" })
 }
 
-// timeFacts are the instants in the life of a hold.
+// timeFacts returns the instants in the life of a hold.
 func timeFacts(r *locks.Row, at app.Viewpoint, c *headline.Input) []timeFact {
 	var list []timeFact
 	held := &locks.HeldLock{Row: r, Lock: r.Name}

@@ -19,7 +19,8 @@ type keyFigure struct {
 	IsBad       bool
 }
 
-// figures are how late the lock is, when its holder reported, when it ends by itself, and how long it usually takes.
+// figures returns how late the lock is, when its holder reported, when it ends by itself, and how long it usually
+// takes.
 func (p *Pages) figures(r *app.Request, lock *app.Lock, past []metadata.Ending) []keyFigure {
 	row := lock.Row
 	at := lock.Viewpoint(r.Viewpoint())
@@ -63,7 +64,7 @@ func reportFigure(row *locks.Row, at app.Viewpoint) keyFigure {
 	return f
 }
 
-// progressFigure says when the holder last reported progress, as far as that is known: a heartbeat repeats the text.
+// progressFigure returns when the holder last reported progress, as far as that is known: a heartbeat repeats the text.
 func progressFigure(row *locks.Row, at app.Viewpoint) keyFigure {
 	f := keyFigure{Label: "last progress", Value: app.Plain("none"), IsBad: row.Class == locks.ClassLate}
 	switch {
@@ -86,7 +87,7 @@ func progressFigure(row *locks.Row, at app.Viewpoint) keyFigure {
 	return f
 }
 
-// usualHold says how long a lock is usually held, and how many holds say so; nothing if too few do.
+// usualHold returns how long a lock is usually held, and how many holds say so; nothing if too few do.
 func (p *Pages) usualHold(r *app.Request, past []metadata.Ending) (takes, seen string) {
 	gaps, _ := p.app.History.WatchGaps(r.Now, r.Fresh)
 	median, holds := etcdread.UsualHold(past, gaps)

@@ -77,7 +77,7 @@ func freeSentence(waiting int, delayed bool, at app.Viewpoint) app.RichText {
 		" in line; the first is about to take it.")
 }
 
-// lastHold says who held the lock last and how that ended; nil if that is not known.
+// lastHold returns who held the lock last and how that ended; nil if that is not known.
 func lastHold(e *metadata.Ending, at app.Viewpoint) app.RichText {
 	if e == nil {
 		return nil

@@ -70,7 +70,7 @@ func (p *Pages) Diagnose(r *app.Request, lock *app.Lock, past []metadata.Ending)
 	return diagnosis.Diagnose(f)
 }
 
-// diagnosisText is a diagnosis as a page says it, without what the headline above says; nil if nothing is left.
+// diagnosisText returns a diagnosis as a page says it, without what the headline above says; nil if nothing is left.
 func (p *Pages) diagnosisText(d diagnosis.Diagnosis, said locks.Class, at app.Viewpoint) app.RichText {
 	why := d.Why
 	switch {
@@ -118,7 +118,7 @@ func (p *Pages) incident(v *lockPage, r *app.Request, row *locks.Row) string {
 	return strings.Join(lines, "\n")
 }
 
-// holderText says who holds the lock, and for how long.
+// holderText returns who holds the lock, and for how long.
 func holderText(r *locks.Row, at app.Viewpoint) app.RichText {
 	var s app.RichText
 	if at.Stale {
@@ -141,7 +141,7 @@ func holderText(r *locks.Row, at app.Viewpoint) app.RichText {
 	return s.Plain(".")
 }
 
-// clockOffText says how far a holder's clock is off; empty when it is not.
+// clockOffText returns how far a holder's clock is off; empty when it is not.
 func clockOffText(off time.Duration) string {
 	switch {
 	case off > 0:

@@ -154,7 +154,7 @@ func (l *lockHistory) addPast(p *Pages, r *app.Request, name string, gaps []time
 	}
 }
 
-// endedEvent is the end of a hold of a lock or of one of its shares.
+// endedEvent returns the end of a hold of a lock or of one of its shares.
 func endedEvent(v *endingView, lock string) event {
 	said := processText(v.Owner, v.Host, 0)
 	if v.lock != lock {

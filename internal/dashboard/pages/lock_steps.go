@@ -23,7 +23,7 @@ type StepView struct {
 
 func (s StepView) IsLast() bool { return s.Number == "!" }
 
-// StepViews are the steps of a headline about a lock, which concern the hold in row.
+// StepViews returns the steps of a headline about a lock, which concern the hold in row.
 func (p *Pages) StepViews(r *app.Request, lock *app.Lock, row *locks.Row, said *headline.Headline) []StepView {
 	views := make([]StepView, 0, len(said.Steps))
 	at := lock.Viewpoint(r.Viewpoint())
@@ -63,7 +63,7 @@ func (p *Pages) stepLink(r *app.Request, hold *metadata.Record, said *headline.H
 	return l
 }
 
-// ActionPage is the form of a verb, below the prefix.
+// ActionPage returns the path of the form of a verb, below the prefix.
 func ActionPage(verb protocol.Verb) string {
 	if verb == protocol.VerbForceUnlock {
 		return "unlock"
@@ -71,7 +71,7 @@ func ActionPage(verb protocol.Verb) string {
 	return string(verb)
 }
 
-// whyNoForce says why the caller cannot end the hold by force here; empty if they can, or if nobody can.
+// whyNoForce returns why the caller cannot end the hold by force here; empty if they can, or if nobody can.
 func (p *Pages) whyNoForce(r *app.Request, lock *app.Lock, owner string) string {
 	c := r.Caller
 	switch {
@@ -87,7 +87,7 @@ func (p *Pages) whyNoForce(r *app.Request, lock *app.Lock, owner string) string 
 	return ""
 }
 
-// links are the configured links for a lock, but for those that its record would have lead elsewhere.
+// links returns the configured links for a lock, except those that values of its record would lead elsewhere.
 func (p *Pages) links(r *locks.Row) []Link {
 	list := make([]Link, 0, len(p.app.Config.Links))
 	for _, l := range p.app.Config.Links {

@@ -20,7 +20,7 @@ func (p *Pages) ServeHelp(r *app.Request) (app.Answer, error) {
 	return p.app.Render("help", v)
 }
 
-// Icon is the icon of the headline, on the page and in the tab.
+// Icon returns the icon of the headline, on the page and in the tab.
 func (v Headline) Icon() metadata.State {
 	return cmp.Or(map[locks.Class]metadata.State{
 		locks.ClassStale:     app.StaleIcon,
@@ -35,7 +35,7 @@ func (v Headline) Icon() metadata.State {
 	}[v.Class], "calm")
 }
 
-// iconShape is the drawing of an icon of a tab; empty if there is none.
+// iconShape returns the drawing of an icon of a tab; empty if there is none.
 func iconShape(look metadata.State) string {
 	const triangle = `<path d="M16 2 31 30H1z" fill="#B3261E"/>`
 	const tick = `<path d="M6 17 13 24 27 8" fill="none" stroke="#7A8794" stroke-width="5" ` +

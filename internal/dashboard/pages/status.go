@@ -124,7 +124,7 @@ func (p *Pages) settings(c access.Caller) []app.Setting {
 		func(s app.Setting) bool { return !s.Public && !c.May(access.Audit) })
 }
 
-// aboutFacts says how this dashboard is set up, as far as that explains what it can do.
+// aboutFacts returns how this dashboard is set up, as far as that explains what it can do.
 func (p *Pages) aboutFacts(r *app.Request) []fact {
 	force := "off"
 	if p.app.Config.IsEnabled(protocol.VerbForceUnlock) {

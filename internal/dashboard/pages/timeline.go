@@ -44,7 +44,7 @@ func windowOf(r *app.Request, standard window) (window, error) {
 	return standard, app.BadQuery("window: must be 15m, 1h, 6h or 24h")
 }
 
-// watchedWindow is the last hour or, until the dashboard has watched for an hour, the last 15 minutes.
+// watchedWindow returns the last hour or, until the dashboard has watched for an hour, the last 15 minutes.
 func watchedWindow(r *app.Request) window {
 	if _, since := r.App.History.WatchGaps(r.Now, r.Fresh); r.Now.Sub(since) < time.Hour {
 		return windows()[0]
@@ -108,7 +108,7 @@ func (p *Pages) loadTimeline(r *app.Request, standard window) (Timeline, error) 
 	return past, err
 }
 
-// matching are the intervals of the locks that a query finds because of any hold or wait. The error says that the
+// matching returns the intervals of the locks that a query finds because of any hold or wait. The error says that the
 // search was stopped.
 func matching(r *app.Request, q *locks.Query, all []timeline.Interval) ([]timeline.Interval, error) {
 	if len(q.Terms) == 0 {
@@ -141,8 +141,8 @@ func (v *chart) addWindows(shown window, link func(param string) string) {
 	}
 }
 
-// lockChart is the chart of one lock: a lane for each process that held it or waited for it. Short intervals before
-// incompleteBefore may be missing. Nil: nothing is known.
+// lockChart returns the chart of one lock: a lane for each process that held it or waited for it. Short intervals
+// before incompleteBefore may be missing. Nil: nothing is known.
 func (p *Pages) lockChart(r *app.Request, lock *app.Lock, all []timeline.Interval, incompleteBefore time.Time) *chart {
 	if len(all) == 0 {
 		return nil

@@ -140,7 +140,7 @@ func (p *Pages) fillWaiting(r *app.Request, v *waitingPage, q *locks.Query) erro
 	return nil
 }
 
-// contentionOf is the lock, who holds it, and who waits for it.
+// contentionOf returns the lock, who holds it, and who waits for it.
 func (p *Pages) contentionOf(one *queued, at app.Viewpoint) contention {
 	c := contention{Name: text.Clip(one.lock, app.MaxNameShown), URL: p.app.URLs.Lock(one.lock, ""), State: one.state,
 		Free: at.Elapsed(one.free), QueueView: NewQueueView(one.queue, maxWaitersEach, at)}
@@ -253,8 +253,8 @@ func shownProcess(p deadlock.Process) string {
 	return text.Clip(p.Owner, app.MaxWordShown) + " on " + host
 }
 
-// cyclesOf are the cycles that the lock, or the one that it is a share of, is part of. The first one is what a headline
-// is about.
+// cyclesOf returns the cycles that the lock, or the one that it is a share of, is part of. The first one is what a
+// headline is about.
 func (p *Pages) cyclesOf(r *app.Request, lock string, said locks.Class) []cycleView {
 	s := r.Snapshot()
 	if r := s.Find(lock); r != nil {

@@ -61,7 +61,7 @@ func fromWaiter(w *metadata.Waiter) Interval {
 		Host: text.Clip(w.Hostname, maxText), PID: w.PID, Begin: w.Since.Time}
 }
 
-// HistoryID is the id of the hold in the history.
+// HistoryID returns the id of the hold in the history.
 func (i *Interval) HistoryID() string {
 	r := metadata.Record{UUID: i.ID, Token: i.Token}
 	return r.HistoryID()

@@ -319,7 +319,7 @@ func (w *Witness) isSynced() bool {
 	return true
 }
 
-// Problem says why the witness does not know all pods, or is not up to date; empty if it is.
+// Problem returns why the witness does not know all pods, or is not up to date; empty if it is.
 func (w *Witness) Problem() string {
 	if w.isSynced() {
 		return ""
