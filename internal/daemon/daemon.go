@@ -24,9 +24,9 @@ import (
 
 // The exit statuses of daemons.
 const (
-	ExitOK      = 0
-	ExitFailure = 1 // something failed while running
-	ExitUsage   = 2 // a wrong flag, variable or file: retrying does not help
+	exitOK      = 0
+	exitFailure = 1 // something failed while running
+	exitUsage   = 2 // a wrong flag, variable or file: retrying does not help
 )
 
 // repeatWindow is how long after the first signal the same one is ignored: timeout(1) and the like signal a process and
@@ -55,7 +55,7 @@ func Main(name, logFormat string, run func(context.Context) error) (status int) 
 			second = <-signals
 		}
 		end.say(fmt.Sprintf("second signal (%s): exiting without waiting for requests in flight", second))
-		os.Exit(ExitFailure)
+		os.Exit(exitFailure)
 	}()
 	return end.with(run(ctx))
 }
@@ -80,14 +80,14 @@ func (e exitReporter) recover(status *int) {
 	if p := recover(); p != nil {
 		log := Logger(e.log, os.Stderr)
 		log.Error().Bytes("stack", debug.Stack()).Msgf("panic: %v", p)
-		*status = ExitFailure
+		*status = exitFailure
 	}
 }
 
 // with reports an error, and returns the exit status.
 func (e exitReporter) with(err error) int {
 	if err == nil {
-		return ExitOK
+		return exitOK
 	}
 	sentence := strings.NewReplacer(":\n  ", ": ", "\n  ", "; ", "\n", "; ").Replace(err.Error())
 	var hint interface{ Hint() string }
@@ -99,7 +99,7 @@ func (e exitReporter) with(err error) int {
 	if errors.As(err, &coded) {
 		return coded.ExitCode()
 	}
-	return ExitFailure
+	return exitFailure
 }
 
 // Usage marks an error as a mistake in usage or configuration. Usage(nil) is nil.
@@ -113,7 +113,7 @@ func Usage(err error) error {
 type usageError struct{ error }
 
 func (e *usageError) Unwrap() error { return e.error }
-func (e *usageError) ExitCode() int { return ExitUsage }
+func (e *usageError) ExitCode() int { return exitUsage }
 
 // Group runs the parts of a program concurrently and stops them in order.
 type Group struct {

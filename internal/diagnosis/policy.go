@@ -78,7 +78,7 @@ func (f *CombinedPolicy) IsKnown() bool { return f.Unlockers > 0 && len(f.Policy
 
 // WhyUnknown names the unlockers that do not publish their policy, for the middle of a sentence.
 func (f *CombinedPolicy) WhyUnknown() string {
-	names := UnlockerNames(f.PolicyUnknown)
+	names := unlockerNames(f.PolicyUnknown)
 	if len(f.PolicyUnknown) == 1 {
 		return names + " does not publish its policy"
 	}
@@ -200,7 +200,7 @@ func valuesText(ids map[string][]string) string {
 	values := slices.Sorted(maps.Keys(ids))
 	for _, value := range values[:min(len(values), maxNamed)] {
 		shown := cmp.Or(text.Visible(text.Clip(value, maxValueShown)), "empty")
-		parts = append(parts, shown+" for "+UnlockerNames(slices.Sorted(slices.Values(ids[value]))))
+		parts = append(parts, shown+" for "+unlockerNames(slices.Sorted(slices.Values(ids[value]))))
 	}
 	if more := len(values) - maxNamed; more > 0 {
 		parts = append(parts, fmt.Sprintf("and %d more values", more))
@@ -208,8 +208,8 @@ func valuesText(ids map[string][]string) string {
 	return strings.Join(parts, ", ")
 }
 
-// UnlockerNames lists unlockers by their ids.
-func UnlockerNames(ids []string) string {
+// unlockerNames lists unlockers by their ids.
+func unlockerNames(ids []string) string {
 	var shown []string
 	for _, id := range ids[:min(len(ids), maxNamed)] {
 		shown = append(shown, text.Visible(text.Clip(id, maxValueShown)))

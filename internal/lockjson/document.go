@@ -37,7 +37,7 @@ type Document struct {
 // NewDocument describes a lock and all its holders. row is nil for a lock without a record of its own.
 func NewDocument(name string, row *locks.Row, shares []*locks.Row, waiters []metadata.Waiter,
 	delays []metadata.LockDelay, now time.Time) Document {
-	j := Document{Queue: Waiters(waiters, now), HolderCount: len(shares), DelayCount: len(delays),
+	j := Document{Queue: newWaiters(waiters, now), HolderCount: len(shares), DelayCount: len(delays),
 		Delays: Delays(delays, now)}
 	for _, r := range first(locks.Sort(shares, locks.Order{By: locks.MostUrgent})) {
 		j.Holders = append(j.Holders, New(r, now))
@@ -89,8 +89,8 @@ type Waiter struct {
 	Under     []string `json:"under,omitempty"`
 }
 
-// Waiters describes the first waiters for a lock, in order.
-func Waiters(queue []metadata.Waiter, now time.Time) []Waiter {
+// newWaiters describes the first waiters for a lock, in order.
+func newWaiters(queue []metadata.Waiter, now time.Time) []Waiter {
 	queue = first(queue)
 	list := make([]Waiter, len(queue))
 	for i, w := range queue {

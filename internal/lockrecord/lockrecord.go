@@ -60,15 +60,15 @@ func AttachStatements(r *metadata.Record, death, suspicion *metadata.Statement) 
 
 // The most that an unlocker may exclude.
 const (
-	MaxExclusions     = 64
-	MaxExclusionBytes = metadata.MaxNameBytes
+	maxExclusions     = 64
+	maxExclusionBytes = metadata.MaxNameBytes
 )
 
 // CheckExclude checks the globs of locks that an unlocker never removes.
 func CheckExclude(globs []string) error {
-	if len(globs) > MaxExclusions {
+	if len(globs) > maxExclusions {
 		return fmt.Errorf("%d globs are too many: at most %d are published to readers of the locks", len(globs),
-			MaxExclusions)
+			maxExclusions)
 	}
 	for _, glob := range globs {
 		switch {
@@ -76,8 +76,8 @@ func CheckExclude(globs []string) error {
 			return errors.New("a glob is empty: give a glob of lock names, or leave it out")
 		case !utf8.ValidString(glob):
 			return fmt.Errorf("a glob is not valid UTF-8: %q", glob)
-		case len(glob) > MaxExclusionBytes:
-			return fmt.Errorf("a glob has %d bytes, more than %d", len(glob), MaxExclusionBytes)
+		case len(glob) > maxExclusionBytes:
+			return fmt.Errorf("a glob has %d bytes, more than %d", len(glob), maxExclusionBytes)
 		}
 	}
 	return nil

@@ -47,9 +47,9 @@ func (f Freshness) missed(now time.Time) int {
 	return int((now.Sub(f.HeardAt)+f.ProgressInterval/2)/f.ProgressInterval) - 1
 }
 
-// JudgedAt returns the moment as of which locks are judged: now or, if etcd is silent, its last sign of life. What
+// judgedAt returns the moment as of which locks are judged: now or, if etcd is silent, its last sign of life. What
 // became of a lock since then is unknown, and silence must not make it look worse.
-func (f Freshness) JudgedAt(now time.Time) time.Time {
+func (f Freshness) judgedAt(now time.Time) time.Time {
 	if f.missed(now) > 0 {
 		return f.HeardAt
 	}

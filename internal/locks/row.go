@@ -87,9 +87,9 @@ func (r *Row) isValidAt(record *metadata.Record, waiting *WaitSummary, inconsist
 		(r.validUntil.IsZero() || at.Before(r.validUntil))
 }
 
-// AttentionSince returns since when the lock has needed a person: when it began to alert, its holder ended or it
+// attentionSince returns since when the lock has needed a person: when it began to alert, its holder ended or it
 // expired; zero for one that does not.
-func (r *Row) AttentionSince() time.Time {
+func (r *Row) attentionSince() time.Time {
 	switch r.State {
 	case metadata.StateAlerting, metadata.StateExpired:
 		return r.LateSince()

@@ -66,7 +66,7 @@ const (
 func (s *Snapshots) Current(now time.Time, fresh Freshness) *Snapshot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	at := s.moment(now, fresh.JudgedAt(now))
+	at := s.moment(now, fresh.judgedAt(now))
 	frozen := !at.Wall.Equal(now)
 	if s.last != nil && now.Before(s.nextBuild) && !now.Before(s.last.at) && frozen == s.frozen {
 		return s.last

@@ -63,7 +63,7 @@ type Subject struct {
 func (r *Row) Subject() Subject {
 	s := Subject{Name: r.Name, Owner: r.Owner, Host: r.Hostname, Purpose: r.Purpose, PID: r.PID, Hold: r.UUID,
 		Labels: r.Attributes, States: [3]metadata.State{r.State, r.Display}, Taken: r.LockedAt,
-		Alerted: r.AttentionSince(), Alert: r.DueAlert, Unlock: r.DueUnlock(), Waiters: r.Waiters, Waits: r.Longest,
+		Alerted: r.attentionSince(), Alert: r.DueAlert, Unlock: r.DueUnlock(), Waiters: r.Waiters, Waits: r.Longest,
 		Acknowledged: r.Acknowledged}
 	if r.Inconsistent != "" {
 		s.States[2] = metadata.StateMalformed

@@ -13,8 +13,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// MaxMoreTime is the most time that an operator can give a holder at once.
-const MaxMoreTime = 7 * 24 * time.Hour
+// maxMoreTime is the most time that an operator can give a holder at once.
+const maxMoreTime = 7 * 24 * time.Hour
 
 // NewDeadlines returns the new deadlines of a hold that is given more time: each is d after now or, if that is later, d
 // after the old one; the alert is not after the auto-unlock. They are rounded up to whole seconds.
@@ -55,9 +55,9 @@ func roundUpToSecond(t time.Time) time.Time {
 	return t.UTC().Add(time.Second - 1).Truncate(time.Second)
 }
 
-// CheckMoreTime returns an error, a sentence, if a hold cannot be given more time. now is the operator's clock.
-func CheckMoreTime(r *metadata.Record, d time.Duration, now time.Time) error {
-	if err := CheckMoreTimeDuration(d); err != nil {
+// checkMoreTime returns an error, a sentence, if a hold cannot be given more time. now is the operator's clock.
+func checkMoreTime(r *metadata.Record, d time.Duration, now time.Time) error {
+	if err := checkMoreTimeDuration(d); err != nil {
 		return err
 	}
 	if err := checkIdentified(r); err != nil {
@@ -76,19 +76,19 @@ func CheckMoreTime(r *metadata.Record, d time.Duration, now time.Time) error {
 	return nil
 }
 
-// CheckMoreTimeDuration returns an error, a sentence, if d cannot be given.
-func CheckMoreTimeDuration(d time.Duration) error {
+// checkMoreTimeDuration returns an error, a sentence, if d cannot be given.
+func checkMoreTimeDuration(d time.Duration) error {
 	switch {
 	case d < time.Second:
 		return errors.New("the time to give must be at least a second")
-	case d > MaxMoreTime:
+	case d > maxMoreTime:
 		return errors.New("at most 7 days can be given at once")
 	}
 	return nil
 }
 
-// CheckAsk returns an error, a sentence, if the holder of a record cannot be asked to finish.
-func CheckAsk(r *metadata.Record) error {
+// checkAsk returns an error, a sentence, if the holder of a record cannot be asked to finish.
+func checkAsk(r *metadata.Record) error {
 	if err := checkIdentified(r); err != nil || !r.ProvenDead() {
 		return err
 	}
@@ -108,24 +108,24 @@ func checkIdentified(r *metadata.Record) error {
 
 // The limits of an acknowledgement's duration: long enough to investigate, and not so long that it is forgotten.
 const (
-	MinAcknowledgement = time.Minute
-	MaxAcknowledgement = 24 * time.Hour
+	minAcknowledgement = time.Minute
+	maxAcknowledgement = 24 * time.Hour
 )
 
-// CheckAcknowledgementDuration returns an error, a sentence, if an acknowledgement cannot last d.
-func CheckAcknowledgementDuration(d time.Duration) error {
+// checkAcknowledgementDuration returns an error, a sentence, if an acknowledgement cannot last d.
+func checkAcknowledgementDuration(d time.Duration) error {
 	switch {
-	case d < MinAcknowledgement:
+	case d < minAcknowledgement:
 		return errors.New("an acknowledgement lasts at least a minute")
-	case d > MaxAcknowledgement:
+	case d > maxAcknowledgement:
 		return errors.New("an acknowledgement lasts at most 24 hours")
 	}
 	return nil
 }
 
-// CheckWithdraw returns an error, a sentence, if an acknowledgement cannot be withdrawn. One that is over can be, as
+// checkWithdraw returns an error, a sentence, if an acknowledgement cannot be withdrawn. One that is over can be, as
 // long as its key exists.
-func CheckWithdraw(r *metadata.Record) error {
+func checkWithdraw(r *metadata.Record) error {
 	if err := checkIdentified(r); err != nil || r.Acknowledgement != nil {
 		return err
 	}

@@ -159,8 +159,8 @@ func (l Layout) MarkMisplaced(r *metadata.Record) {
 }
 
 const (
-	// MaxPresenceBytes is how long a presence record may be; longer ones are not read.
-	MaxPresenceBytes = 128 << 10
+	// maxPresenceBytes is how long a presence record may be; longer ones are not read.
+	maxPresenceBytes = 128 << 10
 	maxHeldBack      = 16
 )
 
@@ -168,7 +168,7 @@ const (
 // record is too long, cannot be read, or lacks the time of writing: no unlocker wrote it. Nor did one write a record
 // without a lease, which could outlive it for years.
 func ReadPresence(id string, value []byte, lease int64) *metadata.Presence {
-	if len(value) > MaxPresenceBytes || lease == 0 {
+	if len(value) > maxPresenceBytes || lease == 0 {
 		return nil
 	}
 	p, err := lockrecord.UnmarshalPresence(value)

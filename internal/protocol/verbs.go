@@ -89,11 +89,11 @@ func (v Verb) Info() VerbInfo {
 			Mark: Mark{Field: lockrecord.FieldAsked}}
 	case VerbExtend:
 		return VerbInfo{Permission: "extend", ReasonField: "reason", MinReasonLength: minReasonLength,
-			CheckDuration: CheckMoreTimeDuration,
+			CheckDuration: checkMoreTimeDuration,
 			Mark:          Mark{Field: lockrecord.FieldExtended}}
 	case VerbAcknowledge:
 		return VerbInfo{Permission: "acknowledge", ReasonField: "note", Undo: VerbWithdraw,
-			CheckDuration: CheckAcknowledgementDuration,
+			CheckDuration: checkAcknowledgementDuration,
 			Mark:          Mark{Field: lockrecord.FieldAcknowledged, Leased: true}}
 	case VerbWithdraw:
 		return VerbInfo{Permission: "acknowledge", ReasonField: "note"}
@@ -109,13 +109,13 @@ func (v Verb) IsKnown() bool { return v.Info().Permission != "" }
 func (v Verb) CheckHold(r *metadata.Record, a Action) error {
 	switch v {
 	case VerbAsk:
-		return CheckAsk(r)
+		return checkAsk(r)
 	case VerbExtend:
-		return CheckMoreTime(r, a.Duration(), a.At.Time)
+		return checkMoreTime(r, a.Duration(), a.At.Time)
 	case VerbAcknowledge:
 		return checkIdentified(r)
 	case VerbWithdraw:
-		return CheckWithdraw(r)
+		return checkWithdraw(r)
 	}
 	return nil
 }

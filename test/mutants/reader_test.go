@@ -16,7 +16,7 @@ var readerSuites = []suite{
 		{"doc-statement-large", `len(kv.Value) > lockrecord.MaxStatementBytes`, `false`, "TestVectorsOfStatements"},
 		{"doc-statement-key", `s.UUID != uuid`, `false`, "TestStatementForAnotherHoldThanItsKeyIsIgnored"},
 		{"doc-delay-lock", `d.Name != lock`, `false`, "TestVectorsOfDelays"},
-		{"doc-presence-large", `len(value) > MaxPresenceBytes`, `false`, "TestPresenceIsReadAsFarAsPossible"},
+		{"doc-presence-large", `len(value) > maxPresenceBytes`, `false`, "TestPresenceIsReadAsFarAsPossible"},
 		{"doc-presence-rules", `min(len(p.HeldBack), maxHeldBack)`, `len(p.HeldBack)`,
 			"TestPresenceIsReadAsFarAsPossible"},
 		{"key-field", `!lockrecord.IsFieldName(id)`, `false`, "TestVectorsOfKeys"},

@@ -42,7 +42,7 @@ func matchesTag(lists []string, etag string) bool {
 
 // HeardHeader returns the header with the time at which etcd last answered, for clients that have this version already.
 func HeardHeader(r *Request) map[string]string {
-	return map[string]string{"Mutexdash-Heard": ISO(r.Fresh.HeardAt)}
+	return map[string]string{"Mutexdash-Heard": iso(r.Fresh.HeardAt)}
 }
 
 // HTTPError is an error for the user; as JSON, it is a problem of RFC 9457. Any other error is logged, and answered

@@ -71,7 +71,7 @@ func functions(u URLs) template.FuncMap {
 		"isPlainProse": func(s string) bool { return !text.NonASCII(s) && text.Prose(s) == s }, // its parts are escaped
 		"nonASCII":     nonASCII,
 		"utc":          UTC,
-		"iso":          ISO,
+		"iso":          iso,
 		"clock":        TimeOfDay,
 		"day":          func(t time.Time) string { return t.UTC().Format(time.DateOnly) },
 		"thousands":    text.Thousands,

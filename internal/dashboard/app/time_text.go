@@ -140,8 +140,8 @@ func Clock(t time.Time) *TimeText {
 // Minute formats a time of day without seconds.
 func Minute(t time.Time) string { return t.UTC().Format("15:04") + " UTC" }
 
-// ISO formats an instant for programs, in milliseconds.
-func ISO(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
+// iso formats an instant for programs, in milliseconds.
+func iso(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
 // Part is a part of a [RichText]: our text, a time, or text from outside.
 type Part struct {

@@ -12,8 +12,8 @@ import (
 
 // Limits of a lane.
 const (
-	MaxWaitRows = 6 // waits, one above the other
-	MaxHoldRows = 4 // holds of one lock at a time
+	maxWaitRows = 6 // waits, one above the other
+	maxHoldRows = 4 // holds of one lock at a time
 )
 
 type Span struct{ From, To time.Time }
@@ -120,7 +120,7 @@ func (l *Lane) add(i *Interval, p *Options) {
 		}
 	}
 	l.Last = protocol.Later(l.Last, last)
-	length := i.LengthWithin(p.From, p.AsOf)
+	length := i.lengthWithin(p.From, p.AsOf)
 	if i.Wait {
 		l.TimeWaited += length
 		return
@@ -161,8 +161,8 @@ func (p *Chart) fill(options *Options) {
 }
 
 func (l *Lane) fill(p *Options, narrow float64) (bars int) {
-	holds := barRows{maxRows: MaxHoldRows}
-	waits := barRows{maxRows: MaxWaitRows}
+	holds := barRows{maxRows: maxHoldRows}
+	waits := barRows{maxRows: maxWaitRows}
 	l.Undrawn = 0
 	for _, i := range l.All {
 		rows := &holds
@@ -245,7 +245,7 @@ func (b *Bar) merge(next *Bar) {
 	} else if next.Late.Width > 0 {
 		b.Late.Width = next.Late.X + next.Late.Width - b.Late.X
 	}
-	if next.Interval.LengthWithin(next.From, next.To) > b.Interval.LengthWithin(b.From, b.To) {
+	if next.Interval.lengthWithin(next.From, next.To) > b.Interval.lengthWithin(b.From, b.To) {
 		b.Interval = next.Interval
 	}
 	b.To = next.To

@@ -67,8 +67,8 @@ func (i *Interval) HistoryID() string {
 	return r.HistoryID()
 }
 
-// LengthWithin returns how much of the interval lies between from and to. A current one lasts until to.
-func (i *Interval) LengthWithin(from, to time.Time) time.Duration {
+// lengthWithin returns how much of the interval lies between from and to. A current one lasts until to.
+func (i *Interval) lengthWithin(from, to time.Time) time.Duration {
 	return max(0, protocol.Earlier(i.End, to).Sub(protocol.Later(i.Begin, from)))
 }
 

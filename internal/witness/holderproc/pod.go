@@ -16,7 +16,7 @@ func ParseCgroup(text string) (podUID string) {
 			continue
 		}
 		for name := range strings.SplitSeq(parts[2], "/") {
-			if uid := podOfGroup(name); uid != "" {
+			if uid := podUIDOfGroup(name); uid != "" {
 				return uid
 			}
 		}
@@ -24,7 +24,7 @@ func ParseCgroup(text string) (podUID string) {
 	return ""
 }
 
-func podOfGroup(name string) string {
+func podUIDOfGroup(name string) string {
 	if slice, ok := strings.CutSuffix(name, ".slice"); ok {
 		_, uid, ok := strings.Cut(slice, "-pod")
 		if !ok || !strings.Contains(slice, "kubepods") {

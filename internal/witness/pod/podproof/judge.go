@@ -13,10 +13,10 @@ const (
 	clockMargin = time.Second
 	// maxTruncation is by how much Kubernetes truncates times at most.
 	maxTruncation = time.Second
-	// AbsentFor is how long a pod must be missing to be suspicious: a watch lags behind.
-	AbsentFor = time.Minute
-	// OverdueFor is how long a pod may exist after its containers should have ended.
-	OverdueFor = time.Minute
+	// absentFor is how long a pod must be missing to be suspicious: a watch lags behind.
+	absentFor = time.Minute
+	// overdueFor is how long a pod may exist after its containers should have ended.
+	overdueFor = time.Minute
 )
 
 // Certainty is how certain it is that the holder has ended.
@@ -86,10 +86,10 @@ func judgeMissing(process *metadata.Process, s Evidence) Finding {
 	switch {
 	case s.Namesake != nil && s.Namesake.Static:
 		return Finding{}
-	case s.Namesake != nil && s.Namesake.Gone == Never && s.Absent >= AbsentFor:
+	case s.Namesake != nil && s.Namesake.Gone == Never && s.Absent >= absentFor:
 		return suspicion(metadata.CausePodDeleted, "the pod with UID %s is gone and was not seen to end; "+
 			"another one is named %s now", process.PodUID, podTitle(s.Namesake))
-	case s.Absent >= AbsentFor:
+	case s.Absent >= absentFor:
 		return suspicion(metadata.CausePodNeverSeen, "no pod with UID %s is there, and none was seen to end",
 			process.PodUID)
 	}
@@ -124,7 +124,7 @@ func judgeState(p *Pod, now time.Duration) Finding {
 		return suspicion(metadata.CausePodDeleted, "pod %s was deleted; its containers ran when last seen", podTitle(p))
 	case p.Reason == "NodeLost":
 		return suspicion(metadata.CauseNodeNotReady, "the node of pod %s is lost", podTitle(p))
-	case p.Deleting != Never && now-p.Deleting >= p.Grace+OverdueFor:
+	case p.Deleting != Never && now-p.Deleting >= p.Grace+overdueFor:
 		return suspicion(metadata.CauseNodeNotReady,
 			"pod %s was told to end, and its node does not confirm that it did", podTitle(p))
 	}
