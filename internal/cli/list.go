@@ -199,12 +199,12 @@ func (o *listOptions) summary(all *snapshot, model *locks.Snapshot, found *locks
 	if n := len(model.Rows) - len(all.view.Locks()); n > 0 {
 		parts = append(parts, text.Count(n, "record")+" at keys that belong to no lock")
 	}
-	theirs := all.view.OtherLibraries()
+	_, foreign, theirs := all.view.Foreign()
 	if theirs > 0 && len(model.Leased) == 0 {
 		parts = append(parts, otherKeysNote(theirs, o.app.locks.Prefix()))
 	}
-	if _, n := all.view.Foreign(); n > theirs {
-		parts = append(parts, text.Count(n-theirs, "key")+" below the prefix that the protocol does not know")
+	if foreign > theirs {
+		parts = append(parts, text.Count(foreign-theirs, "key")+" below the prefix that the protocol does not know")
 	}
 	return strings.Join(parts, "; ") + fmt.Sprintf(" (revision %d)", all.view.Fresh().Revision)
 }

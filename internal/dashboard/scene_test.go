@@ -148,10 +148,12 @@ type sources struct {
 // of returns the sources in the configuration of a scene.
 func of(c *app.Config) *sources { return c.View.(*sources) }
 
-func (s *sources) Unlockers() []metadata.Presence        { return s.unlockers() }
-func (s *sources) Foreign() (sample []string, total int) { return s.foreign() }
-func (s *sources) OtherLibraries() int                   { return s.others }
-func (s *sources) Fresh() protocol.Freshness             { return s.fresh() }
+func (s *sources) Unlockers() []metadata.Presence { return s.unlockers() }
+func (s *sources) Foreign() (sample []string, total, others int) {
+	sample, total = s.foreign()
+	return sample, total, s.others
+}
+func (s *sources) Fresh() protocol.Freshness { return s.fresh() }
 func (s *sources) ReadRecord(ctx context.Context, lock string) (metadata.FullRecord, int64, error) {
 	return s.get(ctx, lock)
 }

@@ -139,7 +139,7 @@ func TestViewHasLockDelays(t *testing.T) {
 			all[1].Revision == 0 {
 			t.Errorf("%+v", all)
 		}
-		if _, total := v.Foreign(); total != 0 {
+		if _, total, _ := v.Foreign(); total != 0 {
 			t.Errorf("%d foreign keys", total)
 		}
 		w.cut() // what happens now is found by a list

@@ -165,18 +165,13 @@ func (v *View) Unlockers() []metadata.Presence {
 	return all
 }
 
-// Foreign returns some of the foreign keys below the prefix, and their total number.
-func (v *View) Foreign() (sample []string, total int) {
+// Foreign returns some of the foreign keys below the prefix, their total number, and how many of them contend for locks
+// of other libraries, of which no more than 10,000 count.
+func (v *View) Foreign() (sample []string, total, others int) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return slices.Sorted(maps.Keys(v.snap.foreign.sample)), v.snap.foreign.total
-}
-
-// OtherLibraries returns how many of the foreign keys contend for locks of other libraries; no more than 10,000 count.
-func (v *View) OtherLibraries() int {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return len(v.snap.foreign.others)
+	f := &v.snap.foreign
+	return slices.Sorted(maps.Keys(f.sample)), f.total, len(f.others)
 }
 
 // Changed returns a channel that is closed at the next change of anything the view shows. Signs of life do not count.

@@ -376,7 +376,7 @@ func TestFilteredViewKeepsNothingElse(t *testing.T) {
 		want := func(when string, locks ...string) {
 			t.Helper()
 			synctest.Wait()
-			_, foreign := v.Foreign()
+			_, foreign, _ := v.Foreign()
 			if got := placesOf(v.RecordsWithMisplaced()); !slices.Equal(got, locks) ||
 				len(v.Queues())+len(v.Delays())+foreign != 0 {
 				t.Errorf("%s: %v, %v, %v, %d foreign keys", when, got, v.Queues(), v.Delays(), foreign)

@@ -317,7 +317,7 @@ func show(v *lockview.View) shown {
 			s.Queues[lock][i].Seen = 0
 		}
 	}
-	_, s.Foreign = v.Foreign()
+	_, s.Foreign, _ = v.Foreign()
 	for _, r := range v.Locks() {
 		s.Locks = append(s.Locks, plainly(r))
 	}

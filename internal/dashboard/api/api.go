@@ -128,6 +128,6 @@ func (a *API) ServeStatus(r *app.Request) (app.Answer, error) {
 		at, in := lockjson.Instant(c.ExpiresAt, now)
 		j.Certificates = append(j.Certificates, certificateJSON{c.Name, at, in, c.IsDue})
 	}
-	_, j.Foreign = a.app.Config.View.Foreign()
+	_, j.Foreign, _ = a.app.Config.View.Foreign()
 	return Answer(r, j)
 }

@@ -30,9 +30,9 @@ type Operator interface {
 type View interface {
 	// Unlockers returns the unlockers that are alive.
 	Unlockers() []metadata.Presence
-	// Foreign returns some of the keys below the prefix that fit no layout, and how many there are.
-	Foreign() (sample []string, total int)
-	OtherLibraries() int // the number of foreign keys that contend for locks of other libraries
+	// Foreign returns some of the keys below the prefix that fit no layout, how many there are, and how many of them
+	// contend for locks of other libraries.
+	Foreign() (sample []string, total, others int)
 	// Fresh returns how current the view is, locks included.
 	Fresh() protocol.Freshness
 }

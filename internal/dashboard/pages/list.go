@@ -139,10 +139,11 @@ func (p *Pages) ServeList(r *app.Request) (app.Answer, error) {
 // ListTag versions everything a list shows but the running of time, which the browser goes on with by itself. A query
 // that depends on the clock has another version each second. A page and its fragment share it.
 func (p *Pages) ListTag(r *app.Request, s *locks.Snapshot, l ListRequest) string {
+	_, _, otherKeys := p.app.Config.View.Foreign()
 	shown := []any{s.All.Version, r.URL.Path, l.link(p.app.URLs, nil, "after", l.After, "before", l.Before, "fields",
 		r.URL.Query().Get("fields")), p.app.Config.Version, p.app.URLs.Assets, r.Level(), r.Caller.Name,
 		r.Caller.Permissions, len(s.Cycles()), p.app.Config.Alarm(), p.app.Config.LeasedProblems(),
-		p.app.Config.View.OtherLibraries()}
+		otherKeys}
 	for _, l := range p.Unclaimed(r) { // time alone makes a lock one of them
 		shown = append(shown, l.Name, l.Waiters, l.Since)
 	}
@@ -169,7 +170,7 @@ func (p *Pages) listPage(r *app.Request, s *locks.Snapshot, l ListRequest, found
 		Problems: l.Query.Problems, From: w.First + 1, To: w.First + len(w.Rows),
 		Clear: l.link(p.app.URLs, func(l *ListRequest) { l.Query.Text = "" }), Limit: l.Limit, Grouped: l.group,
 	}
-	v.OtherKeys = p.app.Config.View.OtherLibraries()
+	_, _, v.OtherKeys = p.app.Config.View.Foreign()
 	v.Stale = p.app.Config.LeasedProblems()
 	v.NavEntry = "list"
 	if l.group {

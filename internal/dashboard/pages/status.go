@@ -62,7 +62,7 @@ func (p *Pages) ServeStatus(r *app.Request) (app.Answer, error) {
 		name := text.Clip(l.Name, app.MaxNameShown)
 		v.Inconsistent = append(v.Inconsistent, inconsistentLock{name, p.app.URLs.Lock(l.Name, ""), l.Why})
 	}
-	v.Foreign, v.ForeignN = p.app.Config.View.Foreign()
+	v.Foreign, v.ForeignN, _ = p.app.Config.View.Foreign()
 	v.Alarm = p.app.Config.Alarm()
 	v.Certs = p.app.Config.Certificates()
 	if v.Members = p.app.Config.Members(); len(v.Members) > 0 {
