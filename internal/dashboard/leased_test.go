@@ -22,7 +22,7 @@ func TestLocksOfOtherLibrariesAreShownAsWhatTheyAre(t *testing.T) {
 		locks.NewLeasedRow(&held, &locks.Leased{Key: "theirs/x/7e1", Waiters: []metadata.Waiter{waits},
 			Lease: protocol.Lease{ID: 0x7e1, TTL: time.Minute, Expires: s.now.Add(40 * time.Second), Keys: 3}}),
 		locks.NewLeasedRow(&metadata.Record{Name: "theirs/y", Token: 5, SeenAt: s.now},
-			&locks.Leased{Single: true, Key: "theirs/y", Lease: protocol.Lease{ID: 0x7e3, Why: "permission denied"}}),
+			&locks.Leased{Key: "theirs/y", Lease: protocol.Lease{ID: 0x7e3, Why: "permission denied"}}),
 	}
 	d, _ := operated(t, s)
 	gone := held

@@ -39,7 +39,7 @@ func loaded(t *testing.T, etcd *clientv3.Client, prefixes ...string) (lines []st
 	for _, r := range w.Rows() {
 		l := r.Leased
 		lines = append(lines, fmt.Sprintf("%s by %q, %d waiting, %v, %d keys, single %t, %s", r.Name, r.Owner,
-			len(l.Waiters), l.Lease.TTL, l.Lease.Keys, l.Single, l.Lease.Why))
+			len(l.Waiters), l.Lease.TTL, l.Lease.Keys, l.Key == r.Name, l.Lease.Why))
 	}
 	return lines
 }

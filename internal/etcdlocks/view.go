@@ -250,7 +250,7 @@ func (v *View) row(order []*contender) *locks.Row {
 	c := order[0]
 	r := &metadata.Record{Name: c.place[:len(c.place)-1], Token: c.CreateRevision, LockedAt: c.began, SeenAt: c.seen}
 	r.Owner = string(c.Value)
-	l := &locks.Leased{Single: r.Name == c.Key, Key: c.Key, Lease: v.leases[c.Lease]}
+	l := &locks.Leased{Key: c.Key, Lease: v.leases[c.Lease]}
 	l.Lease.ID = c.Lease
 	for _, w := range order[1:] {
 		if w.place != c.place {

@@ -123,7 +123,7 @@ func New(row *locks.Row, now time.Time) Lock {
 	}
 	l.wait(row.WaitSummary, now)
 	if of := row.Leased; of != nil {
-		l.Leased = &Leased{Key: of.Key, Single: of.Single, Lease: strconv.FormatInt(of.Lease.ID, 16),
+		l.Leased = &Leased{Key: of.Key, Single: of.Key == r.Name, Lease: strconv.FormatInt(of.Lease.ID, 16),
 			TTL: OrNull(seconds(of.Lease.TTL))}
 		l.Leased.EndsAt, l.Leased.EndsIn = Instant(of.Lease.Expires, now)
 	}

@@ -21,8 +21,7 @@ const LeasedState metadata.State = "leased"
 // Leased is what is known of a lock of another library that ours do not have. Its record has the holder's value as the
 // owner, and no more of the holder.
 type Leased struct {
-	Single  bool              // one key with a lease, which need not be a lock
-	Key     string            // of the holder
+	Key     string            // of the holder; the lock's name if it is one key with a lease, which need not be a lock
 	Lease   protocol.Lease    // with which the lock ends
 	Waiters []metadata.Waiter // their ids are their leases
 }
@@ -45,7 +44,7 @@ type Fact struct{ Label, Command, Value string }
 func (r *Row) LeasedFacts(now time.Time) []Fact {
 	l := r.Leased
 	kind := "leased: another lock library holds it; nothing here ends it"
-	if l.Single {
+	if l.Key == r.Name {
 		kind = "leased: one key with a lease, a lock or something registered"
 	}
 	since := "unknown: etcd stores no time"
