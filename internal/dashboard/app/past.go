@@ -62,16 +62,13 @@ func (s *App) LockIntervals(r *Request, l *Lock, past []metadata.Ending) (
 	for i := range past {
 		over = append(over, timeline.FromEnding(&past[i]))
 	}
-	holders := l.Shares
+	holders := slices.Concat(l.Shares, r.Snapshot().LeasedNamed(l.Name))
 	queue := l.Name
 	if l.Row != nil {
-		holders = []*locks.Row{l.Row}
+		holders = append([]*locks.Row{l.Row}, holders...)
 		queue = l.Row.Record.QueueName()
 	}
 	for _, row := range holders[:min(len(holders), maxCurrent)] {
-		now = append(now, timeline.FromRecord(row.Record))
-	}
-	for _, row := range r.Snapshot().LeasedNamed(l.Name) {
 		now = append(now, timeline.FromRecord(row.Record))
 	}
 	seen := s.Intervals.Since(r.Now.Add(-timeline.MaxAge), func(i *timeline.Interval) bool {

@@ -17,7 +17,7 @@ type freePage struct {
 	Sentence app.RichText   // who holds it: nobody; and who waits
 	Last     app.RichText   // the hold before
 	Commands []string
-	Leased   [][]locks.Fact // of other libraries' locks of this name
+	Leased   []*locks.Row // of other libraries, with this name
 }
 
 // stateUnknown is that of a lock that nobody held when etcd was last heard.
@@ -30,10 +30,7 @@ func (p *Pages) serveFree(r *app.Request, lock *app.Lock) (app.Answer, error) {
 		v.State = stateUnknown
 	}
 	v.AutoRefresh = true
-	for _, row := range r.Snapshot().LeasedNamed(lock.Name) {
-		v.Leased = append(v.Leased, row.LeasedFacts(at.AsOf))
-	}
-	if len(v.Leased) > 0 {
+	if v.Leased = r.Snapshot().LeasedNamed(lock.Name); len(v.Leased) > 0 {
 		v.State = locks.LeasedState
 		v.JSON = p.app.URLs.To("api/v1/locks", "q", locks.Exactly("name", lock.Name))
 		v.Sentence = app.Plain("Another library created its keys; they expire with their leases.")
