@@ -171,7 +171,7 @@ var unlockerSuites = []suite{
 		{"pod-unwatched", `since < r.Seen.First`, `false`, "TestJudge"},
 		{"pod-later-start", `case «orderDoubt(r, finished) != ""»:`, `false`, "TestJudge"},
 		{"pod-same-moment", `case «!r.LockedAt.Add(clockMargin).Before(finished)»:`, `false`, "TestJudge"},
-		{"pod-namesake", `case «s.Absent >= AbsentFor»:`, `true`, "TestJudgeWithoutThePod"},
+		{"pod-namesake", `case «s.Absent >= absentFor»:`, `true`, "TestJudgeWithoutThePod"},
 		{"pod-may-restart", `c.MayRestart && !p.KubeletEnded`, `false`, "TestJudge"},
 		{"pod-patience", `before.Deleting != Never`, `false`, "TestPatienceWithATerminatingPodStartsOnce"},
 	}},
