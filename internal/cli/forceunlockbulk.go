@@ -33,7 +33,7 @@ func (o *forceUnlockOptions) endBulk(ctx context.Context, s *session, q *locks.Q
 	}
 	o.policies = all.combined
 	now := s.app.Now()
-	found, err := all.model(all.combined, now).Result(ctx, q, locks.Order{By: locks.MostUrgent}, now)
+	found, err := all.model(all.combined, now).Search(ctx, q, locks.Order{By: locks.MostUrgent}, now)
 	if err != nil {
 		return err
 	}

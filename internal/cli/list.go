@@ -109,7 +109,7 @@ func (o *listOptions) listLocks(ctx context.Context, all *snapshot, now time.Tim
 		by.Policy = o.policy(&by)
 	}
 	model := all.model(by, now)
-	found, err := model.Result(ctx, o.query, locks.ParseOrder(o.sort), now)
+	found, err := model.Search(ctx, o.query, locks.ParseOrder(o.sort), now)
 	if err != nil {
 		return err
 	}

@@ -46,7 +46,7 @@ func TestPagesShowEveryLockOnceInEveryOrder(t *testing.T) {
 	for _, by := range locks.Orders() {
 		for _, query := range []string{"", "-owner:owner-3"} {
 			for _, o := range []locks.Order{{By: by}, {By: by, Reverse: true}} {
-				found, err := s.Result(t.Context(), locks.ParseQuery(query, locks.AboutLocks), o, now)
+				found, err := s.Search(t.Context(), locks.ParseQuery(query, locks.AboutLocks), o, now)
 				proctest.Must(t, err)
 				var forth, back []*locks.Row
 				w := found.Window(o, "list", "", "", 70)
@@ -68,7 +68,7 @@ func TestPagesShowEveryLockOnceInEveryOrder(t *testing.T) {
 // TestOwnersAddUpToAllLocks compares the sums by owner with the sum of all locks.
 func TestOwnersAddUpToAllLocks(t *testing.T) {
 	s, now := crowd(5_000)
-	found, err := s.Result(t.Context(), locks.ParseQuery("", locks.AboutLocks), locks.ParseOrder("name"), now)
+	found, err := s.Search(t.Context(), locks.ParseQuery("", locks.AboutLocks), locks.ParseOrder("name"), now)
 	proctest.Must(t, err)
 	var sum locks.Counts
 	in := map[metadata.State]int{}

@@ -24,13 +24,13 @@ const (
 
 // Query is a parsed query, of a search box, an API or a command line: terms that a [Subject] must all match.
 type Query struct {
-	Text     string // as typed, as far as it is read
-	Terms    []Term
-	Problems []QueryProblem
-	about    About
-	globs    text.Globs // words that are patterns for names, of which one must match
-	timed    bool       // the answer depends on the clock
-	regexps  int
+	Text           string // as typed, as far as it is read
+	Terms          []Term
+	Problems       []QueryProblem
+	about          About
+	globs          text.Globs // words that are patterns for names, of which one must match
+	dependsOnClock bool
+	regexps        int
 }
 
 // Term is one condition.
@@ -81,7 +81,7 @@ func (q *Query) Err() error {
 	return nil
 }
 
-// HasKey reports whether a term has a key, such as host:node-7.
+// HasKey reports whether a term has a key, such as host:node-7, or could not be read, such as one with a wrong value.
 func (q *Query) HasKey() bool {
 	return slices.ContainsFunc(q.Terms, func(t Term) bool { return t.key != "" }) || len(q.Problems) > 0
 }
@@ -170,8 +170,8 @@ func (q *Query) word(typed string, not bool) matcher {
 
 func unquote(s string) string { return strings.ReplaceAll(s, `"`, "") }
 
-// Timed reports whether the answer depends on the clock.
-func (q *Query) Timed() bool { return q.timed }
+// DependsOnClock reports whether the answer depends on the clock.
+func (q *Query) DependsOnClock() bool { return q.dependsOnClock }
 
 // Matches reports whether the subject fulfils all terms.
 func (q *Query) Matches(s *Subject, now time.Time) bool {
@@ -232,7 +232,7 @@ const (
 	maxSearchedName       = 4 * metadata.MaxNameBytes
 	maxSearch             = 2 * time.Second
 	maxRegexpSearches     = 2 // searches with regular expressions at once; each takes a processor
-	rowsBetweenLooks      = 256
+	rowsPerContextCheck   = 256
 )
 
 // ErrTooSlow is the cause of the end of a search that takes too long. That of one whose reader left is

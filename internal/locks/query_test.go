@@ -84,7 +84,7 @@ func FuzzQuery(f *testing.F) {
 // checkResult holds a search among many to the row that it should find.
 func checkResult(t *testing.T, q *Query, row *Row, found bool) {
 	s := Build(Input{Locks: []*metadata.Record{row.Record}}, staleness.Moment{Wall: time.Unix(1e9, 0)})
-	result, err := s.Result(t.Context(), q, Order{By: "name"}, time.Unix(1e9, 0))
+	result, err := s.Search(t.Context(), q, Order{By: "name"}, time.Unix(1e9, 0))
 	if err != nil || len(result.Rows) == 1 != found {
 		t.Errorf("%q finds %d rows, want %v: %v", q.Text, len(result.Rows), found, err)
 	}

@@ -27,8 +27,8 @@ type Result struct {
 	cycles map[string][2]int // those of Snapshot.cycleRanks
 }
 
-// Result returns what the query finds, sorted. It fails if the search was stopped.
-func (s *Snapshot) Result(ctx context.Context, q *Query, o Order, now time.Time) (*Result, error) {
+// Search returns what the query finds, sorted. It fails if the search was stopped.
+func (s *Snapshot) Search(ctx context.Context, q *Query, o Order, now time.Time) (*Result, error) {
 	if len(q.Terms) == 0 {
 		return &Result{s.InOrder(o), s.All, s.cycleRanks()}, nil
 	}
@@ -71,7 +71,7 @@ func (s *Snapshot) ByUrgency() (rows []*Row, urgent int) {
 
 // matching returns the rows that the query finds, by name; only some of them if ctx ended.
 func (s *Snapshot) matching(ctx context.Context, q *Query, now time.Time) (found []*Row) {
-	every := rowsBetweenLooks
+	every := rowsPerContextCheck
 	if q.regexps > 0 {
 		every = 1
 	}
@@ -103,7 +103,7 @@ func (s *Snapshot) Finds(q *Query, lock string, now time.Time) bool {
 
 // Filter returns the part of the snapshot that the query finds. It fails if the search was stopped.
 func (s *Snapshot) Filter(ctx context.Context, q *Query, now time.Time) (*Snapshot, error) {
-	found, err := s.Result(ctx, q, Order{By: "name"}, now)
+	found, err := s.Search(ctx, q, Order{By: "name"}, now)
 	if err != nil {
 		return nil, err
 	}

@@ -58,7 +58,7 @@ func (q *Query) field(key, value string) (matcher, error) {
 	case "taken", "alerted":
 		return instantTerm(key, value)
 	}
-	q.timed = true
+	q.dependsOnClock = true
 	return durationTerm(key, value)
 }
 

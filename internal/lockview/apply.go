@@ -28,8 +28,8 @@ func (r *grouped) add(lock string, c keyChange) {
 	r.changes[lock] = append(r.changes[lock], c)
 }
 
-// leaves notes a waiter whose ticket changed: it may have got the lock.
-func (r *grouped) leaves(q *queue, ticket string) {
+// noteLeft notes a waiter whose ticket changed: it may have got the lock.
+func (r *grouped) noteLeft(q *queue, ticket string) {
 	if q == nil {
 		return
 	}
@@ -92,7 +92,7 @@ func (s *snapshot) apply(v *View, events []protocol.Event, now time.Duration) (c
 func (s *snapshot) applyOther(key protocol.Key, e *protocol.Event, r *grouped, now time.Duration) {
 	switch key.Kind {
 	case protocol.KindTicket:
-		r.leaves(s.queues[key.Lock], key.ID)
+		r.noteLeft(s.queues[key.Lock], key.ID)
 		if e.Deleted {
 			s.queues.remove(key.Lock, key.ID)
 		} else {
@@ -126,7 +126,7 @@ func (s *snapshot) applyForeign(key protocol.Key, e *protocol.Event, now time.Du
 	held := s.locks.get(key.Lock) != nil
 	s.foreign.noteOther(e.KV)
 	switch {
-	case key.Lock == "" && s.unlisted(e.Key):
+	case key.Lock == "" && s.isUnlisted(e.Key):
 	case e.Deleted:
 		s.foreign.add(e.Key, key.Lock, -1, held)
 	case e.CreateRevision == e.ModRevision:
@@ -134,8 +134,8 @@ func (s *snapshot) applyForeign(key protocol.Key, e *protocol.Event, now time.Du
 	}
 }
 
-// unlisted reports whether key lies in an area that lists leave out. Such keys must not be counted here either.
-func (s *snapshot) unlisted(key string) bool {
+// isUnlisted reports whether key lies in an area that lists leave out. Such keys must not be counted here either.
+func (s *snapshot) isUnlisted(key string) bool {
 	return slices.ContainsFunc(s.layout.UnlistedAreas(), func(area string) bool { return strings.HasPrefix(key, area) })
 }
 

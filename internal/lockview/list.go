@@ -60,7 +60,7 @@ func (b *builder) add(kv protocol.KV) {
 		b.snap.queues.put(protocol.ReadTicket(key, kv), b.view.Clock())
 	case protocol.KindDeath, protocol.KindSuspicion:
 		st := decodeStatement(key, kv, b.view.Clock())
-		if b.view.loaded && st != nil && !st.At.IsZero() {
+		if b.view.loadOnly && st != nil && !st.At.IsZero() {
 			st.Seen += min(0, time.Until(st.At.Time))
 		}
 		b.snap.statements.list(key, st, len(kv.Key)+len(kv.Value))

@@ -35,7 +35,7 @@ func (v *View) Run(ctx context.Context) error {
 			return nil
 		}
 		event := v.opt.Log.Debug()
-		if v.lost(err, reason) {
+		if v.noteLost(err, reason) {
 			event = v.opt.Log.Warn()
 		}
 		event.Err(err).Str("reason", reason).Msg("the view of the locks was interrupted")
@@ -50,7 +50,7 @@ func (v *View) Run(ctx context.Context) error {
 
 // Load reads all keys once, for a process that does not follow them: proofs count from when they were written.
 func (v *View) Load(ctx context.Context) error {
-	v.loaded = true
+	v.loadOnly = true
 	return v.relist(ctx, ReasonStart)
 }
 
@@ -72,7 +72,7 @@ func (v *View) relist(ctx context.Context, reason string) error {
 	v.touched = nil
 	changes, _ := v.reconcile(b, nil)
 	v.stats.Resyncs[reason]++
-	v.synced(revision)
+	v.noteSynced(revision)
 	v.announce()
 	v.mu.Unlock()
 	v.reportListed(ctx, changes)
@@ -93,7 +93,7 @@ func (v *View) watch(ctx context.Context) error {
 
 func (v *View) apply(revision int64, events []protocol.Event) {
 	v.mu.Lock()
-	v.synced(revision)
+	v.noteSynced(revision)
 	now := v.Clock()
 	changes, shown := v.snap.apply(v, events, now)
 	for i := range changes {
@@ -113,14 +113,14 @@ func (v *View) apply(revision int64, events []protocol.Event) {
 	v.report(changes, shown.left, func(id string) *metadata.Ending { return decodeEnding(shown.endings[id]) })
 }
 
-// synced notes that the snapshot matches etcd at a revision. The caller holds mu.
-func (v *View) synced(revision int64) {
+// noteSynced notes that the snapshot matches etcd at a revision. The caller holds mu.
+func (v *View) noteSynced(revision int64) {
 	v.state.hear(revision)
 	v.state.sync()
 }
 
-// lost notes that the snapshot no longer follows etcd, and reports whether that is news.
-func (v *View) lost(err error, reason string) (news bool) {
+// noteLost notes that the snapshot no longer follows etcd, and reports whether that is news.
+func (v *View) noteLost(err error, reason string) (news bool) {
 	cause := v.opt.Explain(err)
 	v.mu.Lock()
 	defer v.mu.Unlock()

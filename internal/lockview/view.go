@@ -75,11 +75,11 @@ type Options struct {
 // View serves the snapshot. Its methods are safe for concurrent use, cheap, and never wait for etcd. Their results are
 // shared: never modify them.
 type View struct {
-	layout protocol.Layout
-	src    Source
-	opt    Options
-	began  time.Time
-	loaded bool // see Load
+	layout   protocol.Layout
+	src      Source
+	opt      Options
+	began    time.Time
+	loadOnly bool // see Load
 
 	mu       sync.Mutex
 	snap     *snapshot

@@ -57,7 +57,7 @@ func (o *Operation) bulkForm(r *app.Request, typed Request, number string, wrong
 	if err != nil {
 		return app.Answer{}, err
 	}
-	found, err := r.Snapshot().Result(r.Context(), v.query, locks.Order{By: locks.MostUrgent}, r.Now)
+	found, err := r.Snapshot().Search(r.Context(), v.query, locks.Order{By: locks.MostUrgent}, r.Now)
 	if err != nil {
 		return app.Answer{}, err
 	}

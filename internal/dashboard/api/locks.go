@@ -41,7 +41,7 @@ func (a *API) list(r *app.Request) (*list, app.Answer, error) {
 	if answer, ok := app.NotModified(r, l.etag); ok {
 		return nil, answer, nil
 	}
-	if l.found, err = snapshot.Result(r.Context(), l.request.Query, l.request.Order, r.Viewpoint().AsOf); err != nil {
+	if l.found, err = snapshot.Search(r.Context(), l.request.Query, l.request.Order, r.Viewpoint().AsOf); err != nil {
 		return nil, app.Answer{}, err
 	}
 	return l, app.Answer{}, nil

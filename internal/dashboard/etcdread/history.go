@@ -26,11 +26,11 @@ type History struct {
 	countRelists func() uint64
 	log          zerolog.Logger
 
-	mu        sync.Mutex
-	seen      []metadata.Ending // by the watch, oldest first
-	gaps      []timeline.Span   // in the watch, oldest first: a hold that began and ended in one was not seen
-	since     time.Time         // when the dashboard began to watch
-	seenSince time.Time         // up to when holds that were seen are no longer remembered
+	mu           sync.Mutex
+	seen         []metadata.Ending // by the watch, oldest first
+	gaps         []timeline.Span   // in the watch, oldest first: a hold that began and ended in one was not seen
+	since        time.Time         // when the dashboard began to watch
+	droppedUntil time.Time         // when the newest hold ended that was dropped from seen; zero if none was
 
 	heard   time.Time // last sign of life of etcd before a list was read anew
 	relists uint64
@@ -75,13 +75,13 @@ func (s *History) AddEnded(r *metadata.Record, ending *metadata.Ending, now time
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.seen = append(s.seen, e); len(s.seen) > maxSeen+maxSeen/10 {
-		s.seenSince = s.seen[len(s.seen)-maxSeen-1].EndedAt.Time
+		s.droppedUntil = s.seen[len(s.seen)-maxSeen-1].EndedAt.Time
 		s.seen = slices.Clone(s.seen[len(s.seen)-maxSeen:])
 	}
 	return &e
 }
 
-// kindOf returns only the attributes that say of which lock the hold had a share.
+// kindOf returns the attribute with the kind of a share, without the others, which need memory.
 func kindOf(e *metadata.Ending) map[string]any {
 	if share := e.Share(); share.Kind != "" {
 		return map[string]any{metadata.AttributeKind: share.Kind}
@@ -210,7 +210,7 @@ func (s *History) CompleteSince(now time.Time) time.Time {
 	if s.since.IsZero() {
 		return s.since
 	}
-	return protocol.Later(s.since, protocol.Later(s.seenSince, now.Add(-maxSeenAge)))
+	return protocol.Later(s.since, protocol.Later(s.droppedUntil, now.Add(-maxSeenAge)))
 }
 
 // FindSeen returns the ending of a hold as the dashboard saw it, or nil.

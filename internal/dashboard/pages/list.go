@@ -120,7 +120,7 @@ func (p *Pages) ServeList(r *app.Request) (app.Answer, error) {
 	if a, ok := app.NotModified(r, etag); ok {
 		return a, nil
 	}
-	result, err := s.Result(r.Context(), l.Query, l.Order, r.Viewpoint().AsOf)
+	result, err := s.Search(r.Context(), l.Query, l.Order, r.Viewpoint().AsOf)
 	if err != nil {
 		return app.Answer{}, err
 	}
@@ -147,7 +147,7 @@ func (p *Pages) ListTag(r *app.Request, s *locks.Snapshot, l ListRequest) string
 	for _, l := range p.Unclaimed(r) { // time alone makes a lock one of them
 		shown = append(shown, l.Name, l.Waiters, l.Since)
 	}
-	if l.Query.Timed() {
+	if l.Query.DependsOnClock() {
 		shown = append(shown, r.Viewpoint().AsOf.Unix())
 	}
 	for _, u := range p.app.Config.View.Unlockers() {

@@ -76,7 +76,7 @@ func (p *Pages) queuesOf(r *app.Request, q *locks.Query) (all []queued, err erro
 	ctx, cancel := locks.WithLimit(r.Context())
 	defer cancel()
 	s, asOf := r.Snapshot(), r.Viewpoint().AsOf
-	found, err := s.Result(ctx, q, locks.Order{By: locks.MostUrgent}, asOf)
+	found, err := s.Search(ctx, q, locks.Order{By: locks.MostUrgent}, asOf)
 	if err != nil {
 		return nil, err
 	}

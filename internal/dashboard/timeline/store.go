@@ -18,7 +18,7 @@ const (
 // Store stores ended holds and waits, up to a limit. The zero Store is empty.
 type Store struct {
 	mu               sync.Mutex
-	kept             []Interval
+	intervals        []Interval
 	incompleteBefore time.Time // when what is no longer remembered had ended, at the latest
 
 	queues   map[string][]metadata.Waiter // as of the last look
@@ -74,7 +74,7 @@ func (s *Store) addWait(w *metadata.Waiter, now time.Time, taken bool) {
 }
 
 func (s *Store) add(i Interval) {
-	if s.kept = append(s.kept, i); len(s.kept) > MaxIntervals+MaxIntervals/10 {
+	if s.intervals = append(s.intervals, i); len(s.intervals) > MaxIntervals+MaxIntervals/10 {
 		s.evict(i.End)
 	}
 }
@@ -88,21 +88,21 @@ func (s *Store) evict(now time.Time) {
 		}
 		return float64(max(time.Millisecond, i.End.Sub(i.Begin))) / float64(age)
 	}
-	slices.SortFunc(s.kept, func(a, b Interval) int { return cmp.Compare(size(&b), size(&a)) })
-	for n := range s.kept[MaxIntervals:] {
-		if end := s.kept[MaxIntervals+n].End; end.After(s.incompleteBefore) {
+	slices.SortFunc(s.intervals, func(a, b Interval) int { return cmp.Compare(size(&b), size(&a)) })
+	for n := range s.intervals[MaxIntervals:] {
+		if end := s.intervals[MaxIntervals+n].End; end.After(s.incompleteBefore) {
 			s.incompleteBefore = end
 		}
 	}
-	s.kept = slices.Delete(s.kept, MaxIntervals, len(s.kept))
+	s.intervals = slices.Delete(s.intervals, MaxIntervals, len(s.intervals))
 }
 
 // Since returns the wanted intervals that had not ended by then. If wanted is nil, it returns all of them.
 func (s *Store) Since(from time.Time, wanted func(*Interval) bool) (all []Interval) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for i := range s.kept {
-		if k := &s.kept[i]; k.End.After(from) && (wanted == nil || wanted(k)) {
+	for i := range s.intervals {
+		if k := &s.intervals[i]; k.End.After(from) && (wanted == nil || wanted(k)) {
 			all = append(all, *k)
 		}
 	}
