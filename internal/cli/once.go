@@ -50,7 +50,7 @@ func (j *job) runOnce() error {
 		if err := j.s.untilFree(ctx, j.name, true, held.Error()); err != nil {
 			return err
 		}
-		sleep(ctx, batchDelay) // or a client that keeps taking the lock would keep us and etcd busy
+		sleep(ctx, updateDelay) // or a client that keeps taking the lock would keep us and etcd busy
 	}
 }
 

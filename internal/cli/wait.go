@@ -68,8 +68,8 @@ func (s *session) takenText(l *lockstore.LockInfo) string {
 	return line
 }
 
-// batchDelay is how long changes are collected before they are processed, because each update reads everything.
-const batchDelay = 100 * time.Millisecond
+// updateDelay is how long changes are collected before an update, because each update reads everything.
+const updateDelay = 100 * time.Millisecond
 
 // untilFree waits until the lock has no holder, no lock delay and, with queueToo, no waiters. It first reports state, a
 // description of the lock, and keeps waiting during outages of etcd.
@@ -88,7 +88,7 @@ func (s *session) untilFree(ctx context.Context, name string, queueToo bool, sta
 		case taken != "":
 			state = taken
 		}
-		sleep(ctx, batchDelay)
+		sleep(ctx, updateDelay)
 		return false
 	})
 	switch {

@@ -243,7 +243,7 @@ func (f *follower) follow(ctx context.Context) error {
 		case <-ctx.Done():
 		case <-time.After(pause):
 		case <-changed:
-			sleep(ctx, batchDelay)
+			sleep(ctx, updateDelay)
 		}
 	}
 	return context.Cause(ctx)

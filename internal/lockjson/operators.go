@@ -60,11 +60,11 @@ func newAsked(q *metadata.FinishRequest, answered *bool, now time.Time) *Asked {
 	return &Asked{newAuthor(q.By, q.Source, q.At, now), OrNull(q.Reason), answered}
 }
 
-func newExtended(e *metadata.MoreTime, now time.Time) *Extended {
-	if e == nil {
+func newExtended(m *metadata.MoreTime, now time.Time) *Extended {
+	if m == nil {
 		return nil
 	}
-	j := &Extended{Author: newAuthor(e.By, e.Source, e.At, now), Reason: OrNull(e.Reason), Seconds: OrNull(e.Seconds)}
-	j.AutoUnlockAt, j.AutoUnlockIn = Instant(e.AutoUnlockAt.Time, now)
+	j := &Extended{Author: newAuthor(m.By, m.Source, m.At, now), Reason: OrNull(m.Reason), Seconds: OrNull(m.Seconds)}
+	j.AutoUnlockAt, j.AutoUnlockIn = Instant(m.AutoUnlockAt.Time, now)
 	return j
 }

@@ -185,7 +185,7 @@ func TestNoLockMetricsBeforeTheFirstList(t *testing.T) {
 	w := newWorld()
 	w.fresh = protocol.Freshness{}
 	expect(t, lockmetrics.New(w.config()), "", "unlocker_locks", "unlocker_waiters")
-	expect(t, lockmetrics.NewView("unlocker", w, noAlarms), `
+	expect(t, lockmetrics.NewViewCollector("unlocker", w, noAlarms), `
 unlocker_etcd_up 0
 `, "unlocker_etcd_revision", "unlocker_last_sync_timestamp_seconds")
 }
@@ -193,7 +193,7 @@ unlocker_etcd_up 0
 func TestStaleSnapshotIsStillExported(t *testing.T) {
 	w := newWorld(lock("late", -time.Minute))
 	w.fresh.Synced = false
-	expect(t, lockmetrics.NewView("unlocker", w, noAlarms), `
+	expect(t, lockmetrics.NewViewCollector("unlocker", w, noAlarms), `
 unlocker_etcd_revision 42
 unlocker_etcd_up 0
 unlocker_last_sync_timestamp_seconds 1.7e+09
@@ -205,7 +205,7 @@ unlocker_lock_locked_timestamp_seconds{hostname="host-1",lock="late",owner="bill
 
 func TestAlarmsAreExportedOnlyIfKnown(t *testing.T) {
 	known := false
-	c := lockmetrics.NewView("unlocker", newWorld(), func() ([]string, bool) { return []string{"NOSPACE"}, known })
+	c := lockmetrics.NewViewCollector("unlocker", newWorld(), func() ([]string, bool) { return []string{"NOSPACE"}, known })
 	expect(t, c, "", "unlocker_etcd_alarm")
 	known = true
 	expect(t, c, `

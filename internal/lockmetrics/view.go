@@ -8,30 +8,30 @@ import (
 	"github.com/clustermutex/unlocker/internal/text"
 )
 
-// Followed is a view of the locks: [*lockview.View] is one.
+// Followed is a view of the locks: [*lockview.ViewCollector] is one.
 type Followed interface {
 	Fresh() protocol.Freshness
 	Stats() lockview.Stats
 }
 
-// View exports how current a program's view of the locks is. It is a prometheus.Collector.
-type View struct {
+// ViewCollector exports how current a program's view of the locks is. It is a prometheus.Collector.
+type ViewCollector struct {
 	namespace string
 	followed  Followed
 	raised    func() ([]string, bool)
 }
 
-// NewView returns a collector; it is not registered. namespace is the first word of every metric name: unlocker or
+// NewViewCollector returns a collector; it is not registered. namespace is the first word of every metric name: unlocker or
 // mutexdash. alarms returns the alarms that etcd has raised; false if they are unknown.
-func NewView(namespace string, followed Followed, alarms func() ([]string, bool)) *View {
-	return &View{namespace, followed, alarms}
+func NewViewCollector(namespace string, followed Followed, alarms func() ([]string, bool)) *ViewCollector {
+	return &ViewCollector{namespace, followed, alarms}
 }
 
 // Describe implements prometheus.Collector. It describes nothing: a scrape itself says what its metrics are.
-func (v *View) Describe(chan<- *prometheus.Desc) {}
+func (v *ViewCollector) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
-func (v *View) Collect(ch chan<- prometheus.Metric) {
+func (v *ViewCollector) Collect(ch chan<- prometheus.Metric) {
 	to := scrape{v.namespace, ch}
 	f := v.followed.Fresh()
 	to.gauge("etcd_up", "Whether the view of the locks is complete and current.")(oneIf(f.Synced))
@@ -51,7 +51,7 @@ func (v *View) Collect(ch chan<- prometheus.Metric) {
 	v.alarms(to)
 }
 
-func (v *View) alarms(to scrape) {
+func (v *ViewCollector) alarms(to scrape) {
 	raised, known := v.raised()
 	if !known {
 		return

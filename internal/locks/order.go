@@ -51,9 +51,9 @@ func (r *Row) deadline() time.Time {
 	return r.DueUnlock()
 }
 
-// Position is the place of a lock in an order. It outlives the lock: a page can begin after a position even if its lock
-// is gone.
-type Position struct {
+// SortKey is the position of a lock in an order. It outlives the lock: a page can begin after a position even if its
+// lock is gone.
+type SortKey struct {
 	Unknown bool     // the lock lacks what the order sorts by: it comes last in either direction
 	Keys    [5]int64 // the most significant one first
 	Text    string   // in the form that sorts
@@ -61,8 +61,8 @@ type Position struct {
 }
 
 // position returns the position of the lock in this order. cycles has the [Snapshot.cycleRanks].
-func (o Order) position(r *Row, cycles map[string][2]int) Position {
-	p := Position{Name: r.Name}
+func (o Order) position(r *Row, cycles map[string][2]int) SortKey {
+	p := SortKey{Name: r.Name}
 	switch o.By {
 	case "name":
 		p.Text = r.Name
@@ -90,7 +90,7 @@ func (o Order) position(r *Row, cycles map[string][2]int) Position {
 	return p
 }
 
-func (o Order) compare(a, b *Position) int {
+func (o Order) compare(a, b *SortKey) int {
 	switch {
 	case a.Unknown && !b.Unknown:
 		return 1
@@ -169,14 +169,14 @@ func Sort(rows []*Row, o Order) []*Row { return sortRows(rows, o, nil) }
 
 func sortRows(rows []*Row, o Order, cycles map[string][2]int) []*Row {
 	type placed struct {
-		Position
+		SortKey
 		row *Row
 	}
 	all := make([]placed, len(rows))
 	for i, r := range rows {
 		all[i] = placed{o.position(r, cycles), r}
 	}
-	slices.SortFunc(all, func(a, b placed) int { return o.compare(&a.Position, &b.Position) })
+	slices.SortFunc(all, func(a, b placed) int { return o.compare(&a.SortKey, &b.SortKey) })
 	sorted := make([]*Row, len(rows))
 	for i := range all {
 		sorted[i] = all[i].row

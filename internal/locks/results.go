@@ -175,7 +175,7 @@ func ListID(q *Query, o Order) string {
 	return strconv.FormatUint(xxhash.Sum64String(o.String()+"\n"+q.Text), 36)
 }
 
-func cursorAt(p Position, list string) string {
+func cursorAt(p SortKey, list string) string {
 	b, err := json.Marshal(cursor{p.Unknown, p.Keys, []byte(p.Text), []byte(p.Name), list})
 	if err != nil {
 		return ""
@@ -184,7 +184,7 @@ func cursorAt(p Position, list string) string {
 }
 
 // ParseCursor reads a cursor back; ok is false for a cursor of another list, and for what is none.
-func ParseCursor(s, list string) (p Position, ok bool) {
+func ParseCursor(s, list string) (p SortKey, ok bool) {
 	b, err := base64.RawURLEncoding.DecodeString(s)
 	if err != nil {
 		return p, false
@@ -193,7 +193,7 @@ func ParseCursor(s, list string) (p Position, ok bool) {
 	if json.Unmarshal(b, &c) != nil || c.List != list {
 		return p, false
 	}
-	return Position{c.Unknown, c.Keys, string(c.Text), string(c.Name)}, true
+	return SortKey{c.Unknown, c.Keys, string(c.Text), string(c.Name)}, true
 }
 
 // Window is a page of a result.
@@ -223,7 +223,7 @@ func (r *Result) Window(o Order, list, after, before string, limit int) Window {
 
 // search returns the index of the first row that is behind a position, or also at it if atLeast is 0. The lock of the
 // position is found by its name first: what it costs to wait for a lock grows, and with it the lock moves.
-func (r *Result) search(o Order, p Position, atLeast int) int {
+func (r *Result) search(o Order, p SortKey, atLeast int) int {
 	if i := slices.IndexFunc(r.Rows, func(row *Row) bool { return row.Name == p.Name }); i >= 0 {
 		return i + atLeast
 	}

@@ -38,18 +38,18 @@ type MoreTime struct {
 
 // GiveMoreTime moves both deadlines of a hold later, if its auto-unlock has not moved since it was shown. The alert may
 // have moved alone; it never moves back.
-func GiveMoreTime(l protocol.Layout, e MoreTime) Txn {
-	lock := e.Record.Name
+func GiveMoreTime(l protocol.Layout, m MoreTime) Txn {
+	lock := m.Record.Name
 	deadline := l.Field(lock, lockrecord.FieldAutoUnlockAt)
 	return Txn{
-		If: append(HeldBy(l, Hold{Lock: lock, UUID: e.Record.UUID, Token: e.Record.Token}),
-			clientv3.Compare(clientv3.ModRevision(deadline), "=", e.Record.DeadlineRevision),
-			clientv3.Compare(clientv3.Value(deadline), "<", e.AutoUnlockAt)),
+		If: append(HeldBy(l, Hold{Lock: lock, UUID: m.Record.UUID, Token: m.Record.Token}),
+			clientv3.Compare(clientv3.ModRevision(deadline), "=", m.Record.DeadlineRevision),
+			clientv3.Compare(clientv3.Value(deadline), "<", m.AutoUnlockAt)),
 		Then: []clientv3.Op{
-			putLater(l.Field(lock, lockrecord.FieldAlertAt), e.AlertAt),
-			clientv3.OpPut(deadline, e.AutoUnlockAt),
-			clientv3.OpPut(l.Field(lock, lockrecord.FieldExtended), e.Document),
-			e.Audit,
+			putLater(l.Field(lock, lockrecord.FieldAlertAt), m.AlertAt),
+			clientv3.OpPut(deadline, m.AutoUnlockAt),
+			clientv3.OpPut(l.Field(lock, lockrecord.FieldExtended), m.Document),
+			m.Audit,
 		},
 	}
 }

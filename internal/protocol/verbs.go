@@ -200,16 +200,16 @@ func describePastFinishRequest(q *metadata.FinishRequest, now time.Time) string 
 }
 
 // DescribeMoreTime returns more time that an operator gave as one sentence: `ann gave 30m more 2m ago: "the disk is
-// slow"`. Text from outside is made visible. It is empty if e is nil.
-func DescribeMoreTime(e *metadata.MoreTime, now time.Time) string {
-	if e == nil {
+// slow"`. Text from outside is made visible. It is empty if m is nil.
+func DescribeMoreTime(m *metadata.MoreTime, now time.Time) string {
+	if m == nil {
 		return ""
 	}
 	amount := "more time"
-	if d := e.Duration(); d > 0 {
+	if d := m.Duration(); d > 0 {
 		amount = text.Duration(d) + " more"
 	}
-	return DisplayName(e.By) + " gave " + amount + agoText(e.At.Time, now) + quoted(e.Reason)
+	return DisplayName(m.By) + " gave " + amount + agoText(m.At.Time, now) + quoted(m.Reason)
 }
 
 // DescribeAcknowledgement returns the acknowledgement in a record as one sentence: `ann acknowledged it 5m ago, for

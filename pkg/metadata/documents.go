@@ -98,7 +98,7 @@ type MoreTime struct {
 }
 
 // Duration returns how much time was given; 0 = unknown.
-func (e *MoreTime) Duration() time.Duration { return time.Duration(e.Seconds) * time.Second }
+func (m *MoreTime) Duration() time.Duration { return time.Duration(m.Seconds) * time.Second }
 
 // Acknowledgement records that an operator is looking at one hold. It changes nothing for the holder and silences no
 // alert.

@@ -263,8 +263,8 @@ func (l *Lock) notifyFinishRequest(r *metadata.FinishRequest) {
 	notify(l.set.onFinishRequest, *r)
 }
 
-func (l *Lock) notifyMoreTime(e *metadata.MoreTime) {
-	l.c.log(slog.LevelInfo, "given more time", l.logAttributes(slog.String("by", plain(e.By)),
-		slog.String("reason", plain(e.Reason)), slog.Duration("time_left", time.Until(l.Deadline())))...)
-	notify(l.c.opts.Hooks.MoreTimeGiven, MoreTimeGiven{Lock: l, MoreTime: *e})
+func (l *Lock) notifyMoreTime(m *metadata.MoreTime) {
+	l.c.log(slog.LevelInfo, "given more time", l.logAttributes(slog.String("by", plain(m.By)),
+		slog.String("reason", plain(m.Reason)), slog.Duration("time_left", time.Until(l.Deadline())))...)
+	notify(l.c.opts.Hooks.MoreTimeGiven, MoreTimeGiven{Lock: l, MoreTime: *m})
 }

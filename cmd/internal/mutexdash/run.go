@@ -43,7 +43,7 @@ func run(ctx context.Context, o options) error {
 		return daemon.Usage(err)
 	}
 	registry := daemon.NewRegistry(namespace)
-	registry.MustRegister(r.pages, r.requests, lockmetrics.NewView(namespace, r.view, r.health.Alarms),
+	registry.MustRegister(r.pages, r.requests, lockmetrics.NewViewCollector(namespace, r.view, r.health.Alarms),
 		certificate.NewMetrics(namespace, r.certificates(o)))
 	return r.serve(ctx, o, registry, log)
 }

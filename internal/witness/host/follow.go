@@ -54,8 +54,8 @@ func (w *Witness) syncHolds(first int64, records []*metadata.Record) {
 	}
 }
 
-// updateHold stores the current state of a hold, and whether etcd has a proof about it. The caller holds mu.
-func (w *Witness) updateHold(h hold, stated bool) {
+// updateHold stores the current state of a hold, and whether the view has a proof about it. The caller holds mu.
+func (w *Witness) updateHold(h hold, hasProof bool) {
 	old := w.locks[h.lock]
 	switch {
 	case old == nil || old.uuid != h.uuid || old.token != h.token:
@@ -65,7 +65,7 @@ func (w *Witness) updateHold(h hold, stated bool) {
 		w.dropHold(h.lock)
 		w.locks[h.lock] = &held{hold: h}
 	}
-	w.locks[h.lock].inView = stated
+	w.locks[h.lock].inView = hasProof
 }
 
 // recordWritable records whether etcd accepts statements; err is nil if it does.
