@@ -82,16 +82,17 @@ func (o *periodsOptions) parse(cmd *cobra.Command, args []string) (err error) {
 	return nil
 }
 
-const periodMembers = `  name        the lock of the job
-  began_at    when the last used period began, RFC 3339, UTC; null when it is unreadable
-  note        who used it up, when, and how long the periods are, as a sentence
-  running     whether the lock is held now`
+const periodMembers = `  name         the lock of the job; bytes that are not UTF-8 are replaced
+  name_base64  the exact bytes of such a name; else absent
+  began_at     when the last used period began, RFC 3339, UTC; null when it is unreadable
+  note         who used it up, when, and how long the periods are, as a sentence
+  running      whether the lock is held now`
 
 type periodJSON struct {
 	Name       string     `json:"name"`
 	NameBase64 string     `json:"name_base64,omitempty"`
 	BeganAt    *time.Time `json:"began_at"`
-	Note       string     `json:"note" `
+	Note       string     `json:"note"`
 	Running    bool       `json:"running"`
 }
 
