@@ -21,7 +21,7 @@ type forceUnlockOptions struct {
 	evenAlive    bool // of the holds that a query finds also those of holders that live
 
 	lockDelay time.Duration
-	given     func(flag string) bool
+	isGiven   func(flag string) bool
 	policies  diagnosis.CombinedPolicy // of the unlockers
 }
 
@@ -61,14 +61,14 @@ so only if you know that the former holder is no longer working.`,
 	cmd.Flags().BoolVar(&o.evenAlive, "even-alive", false, "with a QUERY: also holds alive within the last minute")
 	cmd.Flags().DurationVar(&o.lockDelay, "lock-delay", 0,
 		"keep others out afterwards, up to 1h; default: as the record or the unlockers say")
-	o.given = cmd.Flags().Changed
+	o.isGiven = cmd.Flags().Changed
 	o.names.onLock(cmd, a, o.check, o.run)
 	return cmd
 }
 
 func (o *forceUnlockOptions) check() error {
 	if o.endDelayOnly {
-		if o.yes || o.given("lock-delay") {
+		if o.yes || o.isGiven("lock-delay") {
 			return usageErrorf("--end-delay ends no hold: it goes with neither --yes nor --lock-delay")
 		}
 		return o.operatorAction.check(protocol.VerbEndDelay)
@@ -126,7 +126,7 @@ func (o *forceUnlockOptions) endHold(ctx context.Context, s *session, doc *metad
 
 func (o *forceUnlockOptions) delay(r *metadata.Record) time.Duration {
 	d := r.EffectiveLockDelay(o.policies.Policy.LockDelay)
-	if o.given("lock-delay") && r.Token != 0 {
+	if o.isGiven("lock-delay") && r.Token != 0 {
 		d = o.lockDelay
 	}
 	return (d + time.Second - 1).Truncate(time.Second)

@@ -33,7 +33,7 @@ func (h *health) addFinding(status int, format string, args ...any) {
 }
 
 func (o *checkOptions) judge(all *snapshot, some *locks.Snapshot) *health {
-	h := &health{counts: &some.All, unlockers: len(all.unlockers)}
+	h := &health{counts: &some.Totals, unlockers: len(all.unlockers)}
 	for _, alarm := range all.alarms {
 		h.raise(pluginCritical)
 		h.alarms = append(h.alarms, alarm+".")
@@ -113,7 +113,7 @@ func (o *checkOptions) judgeLocks(h *health, some *locks.Snapshot) {
 			h.raise(pluginWarning)
 		}
 	}
-	switch n := some.All.Total - some.All.In(metadata.StateHeld); {
+	switch n := some.Totals.Total - some.Totals.In(metadata.StateHeld); {
 	case exceeds(n, o.critAlerting):
 		h.raise(pluginCritical)
 	case exceeds(n, o.warnAlerting):

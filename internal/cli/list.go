@@ -23,11 +23,11 @@ import (
 
 type listOptions struct {
 	listing
-	due    bool
-	delays bool
-	sort   string
-	limit  int
-	given  func(flag string) bool
+	due     bool
+	delays  bool
+	sort    string
+	limit   int
+	isGiven func(flag string) bool
 }
 
 func newList(a *app) *cobra.Command {
@@ -70,7 +70,7 @@ nothing is cut. With -o name, one name per line, in the form that --escaped read
 	cmd.Flags().BoolVar(&o.due, "due", false, "only locks that unlockers may remove now")
 	flags.EtcdLocks(cmd.Flags(), &a.etcdLocks)
 	cmd.Flags().BoolVar(&o.delays, "delays", false, "list lock delays: locks that may not be taken yet")
-	o.given = cmd.Flags().Changed
+	o.isGiven = cmd.Flags().Changed
 	o.fromArguments(cmd, func(ctx context.Context) error { return a.withSession(ctx, o.run) })
 	cmd.PreRunE = func(*cobra.Command, []string) error { return o.check() }
 	return cmd
@@ -81,7 +81,7 @@ func (o *listOptions) check() error {
 		o.about = locks.AboutDelays
 	}
 	for _, name := range []string{"due", "sort", "limit"} {
-		if o.delays && o.given(name) {
+		if o.delays && o.isGiven(name) {
 			return usageErrorf("--%s is about locks: it does not go with --delays", name)
 		}
 	}
@@ -186,11 +186,11 @@ func deadlineTexts(l *locks.Row, c *headline.Input) (alert, unlock string) {
 // It says so if no lock was selected.
 func (o *listOptions) summary(all *snapshot, model *locks.Snapshot, found *locks.Counts, shown int) string {
 	line := countStates(found)
-	if found.Total == 0 && model.All.Total > 0 {
+	if found.Total == 0 && model.Totals.Total > 0 {
 		line = "no lock matches"
 	}
 	parts := []string{line}
-	if hidden := model.All.Total - shown; hidden > 0 {
+	if hidden := model.Totals.Total - shown; hidden > 0 {
 		parts = append(parts, text.Count(hidden, "lock")+" not shown")
 	}
 	if n := len(all.view.Delays()); n > 0 {

@@ -39,7 +39,7 @@ type Input struct {
 // InputOf returns the input from a snapshot. The caller adds Unclaimed, if it knows that the snapshot is current.
 func InputOf(s *locks.Snapshot, running []metadata.Presence, now time.Time) Input {
 	return Input{Now: now, Running: running, Combined: s.Combined, Held: len(s.Rows), Leased: len(s.Leased),
-		Waiting: s.All.Waiting,
+		Waiting: s.Totals.Waiting,
 		Cycles:  s.Cycles(), Ranking: s.Ranking(), Inconsistent: s.Inconsistent}
 }
 

@@ -50,7 +50,7 @@ type Config struct {
 // Collector exports the held locks. It is a prometheus.Collector; [Collector.Ended] and [Collector.Acquired] report
 // what cannot be seen at a scrape.
 type Collector struct {
-	c Config
+	config Config
 
 	counted *prometheus.Registry // what is not computed at a scrape: held and byLock
 	held    *prometheus.HistogramVec
@@ -72,7 +72,7 @@ func New(c Config) *Collector {
 	for _, words := range metadata.Endings() {
 		held.WithLabelValues(words.Word)
 	}
-	return &Collector{c: c, counted: counted, held: held, byLock: newByLock(register, limit)}
+	return &Collector{config: c, counted: counted, held: held, byLock: newByLock(register, limit)}
 }
 
 // Describe implements prometheus.Collector. It describes nothing: a scrape itself says what its metrics are.
@@ -80,9 +80,9 @@ func (c *Collector) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
 func (c *Collector) Collect(ch chan<- prometheus.Metric) {
-	if fresh := c.c.Fresh(); !fresh.HeardAt.IsZero() {
-		now := c.c.Now()
-		s := c.c.Snapshots.Current(now, locks.Freshness{Freshness: fresh})
+	if fresh := c.config.Fresh(); !fresh.HeardAt.IsZero() {
+		now := c.config.Now()
+		s := c.config.Snapshots.Current(now, locks.Freshness{Freshness: fresh})
 		to := scrape{namespace, ch}
 		c.waiters(to, s.Queues)
 		c.locks(to, s, now)
@@ -93,7 +93,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 		c.leased(to, s.Leased, now)
 		c.inconsistent(to, s.Inconsistent)
 		to.gauge("disagreements", "Settings that decide how stale locks are treated and differ between the running "+
-			"unlockers.")(float64(c.c.Disagreements()))
+			"unlockers.")(float64(c.config.Disagreements()))
 	}
 	c.counted.Collect(ch)
 }

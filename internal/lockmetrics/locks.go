@@ -57,14 +57,14 @@ func (c *Collector) locks(to scrape, s *locks.Snapshot, now time.Time) {
 		inState(float64(counts[i]), string(state))
 	}
 	to.gauge("oldest_lock_timestamp_seconds", "When the lock held longest was taken, by its holder's clock.").
-		at(s.All.Oldest)
-	if c.c.Series.hasAny() {
-		c.ranks(to, c.first(rows[:urgent]))
-		c.clocks(to, c.first(clockOff))
-		c.ended(to, c.first(ended))
+		at(s.Totals.Oldest)
+	if c.config.Series.hasAny() {
+		c.ranks(to, c.withSeries(rows[:urgent]))
+		c.clocks(to, c.withSeries(clockOff))
+		c.ended(to, c.withSeries(ended))
 	}
-	wanted := rows[:c.c.Series.wanted(len(rows), urgent)]
-	shown := c.first(wanted)
+	wanted := rows[:c.config.Series.wanted(len(rows), urgent)]
+	shown := c.withSeries(wanted)
 	c.series(to, shown, s.Combined.Policy, now)
 	to.gauge("lock_series_dropped", "Locks that have no series of their own because of the limit.")(
 		float64(len(wanted) - len(shown)))
@@ -72,9 +72,9 @@ func (c *Collector) locks(to scrape, s *locks.Snapshot, now time.Time) {
 		float64(disputed))
 }
 
-// first returns those of the rows that have series of their own.
-func (c *Collector) first(rows []*locks.Row) []*locks.Row {
-	return firstOfEachLabels(rows, c.c.SeriesLimit, label)
+// withSeries returns those of the rows that have series of their own.
+func (c *Collector) withSeries(rows []*locks.Row) []*locks.Row {
+	return firstOfEachLabels(rows, c.config.SeriesLimit, label)
 }
 
 func (c *Collector) ranks(to scrape, rows []*locks.Row) {
@@ -110,13 +110,13 @@ func firstOfEachLabels[T any, L comparable](all []T, limit int, labels func(T) L
 
 // ofHolder returns a gauge with the labels of a lock and its holder; more labels follow those of the holder.
 func (c *Collector) ofHolder(to scrape, name, help string, more ...string) metric {
-	return to.gauge(name, help, slices.Concat([]string{"lock", "owner", "hostname"}, more, c.c.Attributes)...)
+	return to.gauge(name, help, slices.Concat([]string{"lock", "owner", "hostname"}, more, c.config.Attributes)...)
 }
 
 // holder returns the values of the labels of a lock and its holder; more follow those of the holder.
 func (c *Collector) holder(r *metadata.Record, more ...string) []string {
 	return slices.Concat([]string{text.NameLabel(r.Name), text.Label(r.Owner), text.Label(r.Hostname)}, more,
-		text.AttributeLabels(c.c.Attributes, r.Attributes))
+		text.AttributeLabels(c.config.Attributes, r.Attributes))
 }
 
 func (c *Collector) series(to scrape, rows []*locks.Row, policy staleness.Policy, now time.Time) {
@@ -152,8 +152,8 @@ func (c *Collector) byName(to scrape, rows []*locks.Row, policy staleness.Policy
 		if staleness.KeptAlive(r.Record) {
 			alive.at(r.DeadlinesWrittenAt(), name)
 		}
-		isExcluded := c.c.Excluded != nil && c.c.Excluded(r.Name)
-		if c.c.Removes && !isExcluded {
+		isExcluded := c.config.Excluded != nil && c.config.Excluded(r.Name)
+		if c.config.Removes && !isExcluded {
 			removedBy.at(r.RemovedBy(policy), name)
 		}
 		if isExcluded {
@@ -171,13 +171,13 @@ func (c *Collector) byName(to scrape, rows []*locks.Row, policy staleness.Policy
 
 func (c *Collector) unclaimed(to scrape, found []diagnosis.Unclaimed) {
 	to.gauge("unclaimed_locks", "Free locks that no waiter takes.")(float64(len(found)))
-	if !c.c.Series.hasAny() {
+	if !c.config.Series.hasAny() {
 		return
 	}
 	since := to.gauge("lock_unclaimed_since_timestamp_seconds", "When this program saw the lock become free that "+
 		"nobody takes; owner and hostname are of the first in line.", "lock", "owner", "hostname")
 	label := func(l diagnosis.Unclaimed) string { return text.NameLabel(l.Name) }
-	for _, l := range firstOfEachLabels(found, c.c.SeriesLimit, label) {
+	for _, l := range firstOfEachLabels(found, c.config.SeriesLimit, label) {
 		since.at(l.Since, label(l), text.Label(l.First.Owner), text.Label(l.First.Hostname))
 	}
 }
@@ -185,16 +185,16 @@ func (c *Collector) unclaimed(to scrape, found []diagnosis.Unclaimed) {
 // leased exports how many locks other libraries hold, and those that have been held for long.
 func (c *Collector) leased(to scrape, rows []*locks.Row, now time.Time) {
 	to.gauge("leased_locks", "Locks of other libraries, below the prefixes of --etcd-locks.")(float64(len(rows)))
-	if !c.c.Series.hasAny() || c.c.LeasedAlertAfter <= 0 {
+	if !c.config.Series.hasAny() || c.config.LeasedAlertAfter <= 0 {
 		return
 	}
 	since := to.gauge("leased_lock_held_since_timestamp_seconds", "Since when a lock of another library has been "+
 		"held, or when it was first seen, if longer ago than --etcd-locks.alert-after; owner is the value of its key.",
 		"lock", "owner")
 	long := slices.DeleteFunc(slices.Clone(rows), func(r *locks.Row) bool {
-		return now.Sub(r.SeenAt) < c.c.LeasedAlertAfter
+		return now.Sub(r.SeenAt) < c.config.LeasedAlertAfter
 	})
-	for _, r := range c.first(long) {
+	for _, r := range c.withSeries(long) {
 		since.at(r.SeenAt, label(r), text.Label(r.Owner))
 	}
 }
@@ -225,7 +225,7 @@ func (c *Collector) Acquired(r *metadata.Record, w metadata.Waiter) { c.byLock.a
 
 // Ended records the end of a hold; ending is nil if its holder released it. The view calls it.
 func (c *Collector) Ended(r *metadata.Record, ending *metadata.Ending) {
-	now := staleness.Moment{Wall: c.c.Now(), Mono: c.c.Clock()}
+	now := staleness.Moment{Wall: c.config.Now(), Mono: c.config.Clock()}
 	ended, after := endOf(r, ending), lasted(r, now)
 	c.held.WithLabelValues(ended.Word).Observe(after.Seconds())
 	if ended.Cause == metadata.EndingReleased || ended.Cause == metadata.EndingYielded {

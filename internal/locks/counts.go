@@ -27,8 +27,8 @@ const states = 6
 // In returns how many are in this state. Expiring ones count as held, too.
 func (c *Counts) In(s metadata.State) int { return c.in[s.Urgency()] }
 
-// Late returns how many are past a deadline.
-func (c *Counts) Late() int {
+// PastDeadline returns how many are past a deadline.
+func (c *Counts) PastDeadline() int {
 	return c.In(metadata.StateAlerting) + c.In(metadata.StateAbandoned) + c.In(metadata.StateExpired)
 }
 

@@ -82,16 +82,16 @@ func TestOwnersAddUpToAllLocks(t *testing.T) {
 		if first := g.Rows[0].Owner; first != g.Owner {
 			t.Errorf("the group of %q has a lock of %q", g.Owner, first)
 		}
-		if next := g.NextUnlock; next != nil && next.DueUnlock().Before(s.All.NextUnlock.DueUnlock()) {
-			t.Errorf("%q is unlocked before %q", next.Name, s.All.NextUnlock.Name)
+		if next := g.NextUnlock; next != nil && next.DueUnlock().Before(s.Totals.NextUnlock.DueUnlock()) {
+			t.Errorf("%q is unlocked before %q", next.Name, s.Totals.NextUnlock.Name)
 		}
 	}
-	if sum.Total != s.All.Total || sum.Waiting != s.All.Waiting || sum.Oldest != s.All.Oldest {
-		t.Errorf("%+v, want %+v", sum, s.All)
+	if sum.Total != s.Totals.Total || sum.Waiting != s.Totals.Waiting || sum.Oldest != s.Totals.Oldest {
+		t.Errorf("%+v, want %+v", sum, s.Totals)
 	}
 	for state, n := range in {
-		if n != s.All.In(state) {
-			t.Errorf("%d are %s, want %d", n, state, s.All.In(state))
+		if n != s.Totals.In(state) {
+			t.Errorf("%d are %s, want %d", n, state, s.Totals.In(state))
 		}
 	}
 	if in[metadata.StateAlerting] == 0 || in[metadata.StateMalformed] == 0 || sum.Waiting == 0 {

@@ -129,7 +129,7 @@ func (s *Snapshot) noteOrder() {
 	for _, r := range Sort(waited, Order{By: MostUrgent}) {
 		order = Hash(order, xxhash.Sum64String(r.Name))
 	}
-	s.All.Version += order
+	s.Totals.Version += order
 	if len(waited) > 1 {
 		s.orderUntil = s.at.Add(maxOrderAge)
 	}

@@ -56,8 +56,8 @@ func snapshot(records []*metadata.Record, queues map[string][]metadata.Waiter) *
 func TestAllWaitersAreCounted(t *testing.T) {
 	s := snapshot([]*metadata.Record{hold("held", 1, time.Hour, 2*time.Hour)}, map[string][]metadata.Waiter{
 		"held": waiters("held", time.Minute), "free": waiters("free", time.Hour, time.Minute)})
-	if s.All.Waiting != 3 || !s.All.Longest.Equal(night.Add(-time.Hour)) {
-		t.Errorf("%d wait, the longest since %v", s.All.Waiting, s.All.Longest)
+	if s.Totals.Waiting != 3 || !s.Totals.Longest.Equal(night.Add(-time.Hour)) {
+		t.Errorf("%d wait, the longest since %v", s.Totals.Waiting, s.Totals.Longest)
 	}
 }
 

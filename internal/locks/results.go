@@ -30,7 +30,7 @@ type Result struct {
 // Search returns what the query finds, sorted. It fails if the search was stopped.
 func (s *Snapshot) Search(ctx context.Context, q *Query, o Order, now time.Time) (*Result, error) {
 	if len(q.Terms) == 0 {
-		return &Result{s.InOrder(o), s.All, s.cycleRanks()}, nil
+		return &Result{s.InOrder(o), s.Totals, s.cycleRanks()}, nil
 	}
 	ctx, cancel := WithLimit(ctx)
 	defer cancel()

@@ -91,7 +91,7 @@ func TestOrderFollowsTheTimeLost(t *testing.T) {
 		if got := now.InOrder(locks.Order{By: locks.MostUrgent})[0].Name; got != first {
 			t.Errorf("after %v, %s is first, want %s", after, got, first)
 		}
-		if changed := now.All.Version != before.All.Version; changed != (first == "five") {
+		if changed := now.Totals.Version != before.Totals.Version; changed != (first == "five") {
 			t.Errorf("after %v, the version is another one: %v", after, changed)
 		}
 		if first == "five" && now.Ranking().First.Name != first {
@@ -104,7 +104,7 @@ func TestOrderFollowsTheTimeLost(t *testing.T) {
 // that.
 func TestVersionFollowsWhatIsShown(t *testing.T) {
 	s := newSource(held("a", time.Hour))
-	known := map[uint64]int{s.at(0, 0).All.Version: -1}
+	known := map[uint64]int{s.at(0, 0).Totals.Version: -1}
 	for i, change := range []func(*metadata.Record){
 		func(r *metadata.Record) { r.Problems = []metadata.Problem{{Text: "1 foreign key"}} },
 		func(r *metadata.Record) { r.Problems = []metadata.Problem{{Text: "2 foreign keys"}} },
@@ -121,7 +121,7 @@ func TestVersionFollowsWhatIsShown(t *testing.T) {
 		changed := held("a", time.Hour)
 		change(changed)
 		s.held = []*metadata.Record{changed}
-		version := s.at(time.Duration(i+1)*time.Second, 0).All.Version
+		version := s.at(time.Duration(i+1)*time.Second, 0).Totals.Version
 		if same, ok := known[version]; ok {
 			t.Errorf("the version after change %d is that after %d", i, same)
 		}

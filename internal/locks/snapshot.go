@@ -20,7 +20,7 @@ import (
 type Snapshot struct {
 	Rows         []*Row // by name
 	Leased       []*Row // locks of other libraries
-	All          Counts // of all rows
+	Totals       Counts // of all rows
 	Queues       map[string][]metadata.Waiter
 	Delays       []metadata.LockDelay
 	Unclaimed    []diagnosis.Unclaimed    // those that have been free for longest first
@@ -128,11 +128,11 @@ func build(in Input, at staleness.Moment, known []*Row, inconsistent []diagnosis
 			s.urgent = append(s.urgent, r)
 		}
 	}
-	s.All = countsOf(s.allRows())
-	s.All.Waiting = countsOf(s.Leased).Waiting // and for our locks, also those that nobody holds
+	s.Totals = countsOf(s.allRows())
+	s.Totals.Waiting = countsOf(s.Leased).Waiting // and for our locks, also those that nobody holds
 	for _, queue := range waiting {
-		s.All.Waiting += queue.Waiters
-		s.All.Longest = protocol.Earlier(s.All.Longest, queue.Longest)
+		s.Totals.Waiting += queue.Waiters
+		s.Totals.Longest = protocol.Earlier(s.Totals.Longest, queue.Longest)
 	}
 	s.noteOrder()
 	s.Ranking = sync.OnceValue(s.ranking)

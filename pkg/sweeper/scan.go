@@ -25,7 +25,7 @@ func (s *Sweeper) scan(c staleness.Conditions, now staleness.Moment) {
 	soon := make([]candidate, 0, len(s.soon))
 	started := 0
 	locks := 0
-	dueSoon := 0 // and may be removed
+	dueSoon := 0 // locks due within brakeWithin that the mode and the exclusions let it remove
 	for r := range s.cfg.Locks() {
 		locks++
 		v := staleness.Judge(r, s.cfg.Policy, now)

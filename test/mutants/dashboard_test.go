@@ -169,7 +169,7 @@ var dashboardSuites = []suite{
 	{"internal/locks", []fault{
 		// How the locks of a snapshot are judged and found.
 		{"overtakes", `s.orderUntil.IsZero() || at.Before(s.orderUntil)`, `true`, "TestOrderFollowsTheTimeLost"},
-		{"version-order", `s.All.Version += «order»`, `0`, "TestOrderFollowsTheTimeLost"},
+		{"version-order", `s.Totals.Version += «order»`, `0`, "TestOrderFollowsTheTimeLost"},
 		{"term-alien", `case «!q.about.has(key)»:`, `false`, "TestTermsThatDoNotApplyAreReported"},
 		{"word-glob", `!isGlob(word)`, `true`, "TestOnlyHoldsHaveStatesAndDeadlines"},
 		{"turns", `r.NextClassChange(policy, at.Wall)`, `time.Time{}`, "TestClassChangesOverTime"},

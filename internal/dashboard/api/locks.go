@@ -74,7 +74,7 @@ func (l *list) check(v url.Values) error {
 
 func (l *list) meta(r *app.Request) meta {
 	m := newMeta(r, r.Viewpoint().AsOf)
-	m.Total = &l.snapshot.All.Total
+	m.Total = &l.snapshot.Totals.Total
 	m.Matched = &l.found.Counts.Total
 	return m
 }

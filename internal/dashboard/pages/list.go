@@ -140,7 +140,7 @@ func (p *Pages) ServeList(r *app.Request) (app.Answer, error) {
 // that depends on the clock has another version each second. A page and its fragment share it.
 func (p *Pages) ListTag(r *app.Request, s *locks.Snapshot, l ListRequest) string {
 	_, _, otherKeys := p.app.Config.View.Foreign()
-	shown := []any{s.All.Version, r.URL.Path, l.link(p.app.URLs, nil, "after", l.After, "before", l.Before, "fields",
+	shown := []any{s.Totals.Version, r.URL.Path, l.link(p.app.URLs, nil, "after", l.After, "before", l.Before, "fields",
 		r.URL.Query().Get("fields")), p.app.Config.Version, p.app.URLs.Assets, r.Level(), r.Caller.Name,
 		r.Caller.Permissions, len(s.Cycles()), p.app.Config.Alarm(), p.app.Config.LeasedProblems(),
 		otherKeys}
@@ -166,7 +166,7 @@ func (p *Pages) listPage(r *app.Request, s *locks.Snapshot, l ListRequest, found
 		w = locks.Window{}
 	}
 	v := listPage{
-		Page: p.app.Page(r, ""), Matched: found.Counts.Total, Total: s.All.Total,
+		Page: p.app.Page(r, ""), Matched: found.Counts.Total, Total: s.Totals.Total,
 		Problems: l.Query.Problems, From: w.First + 1, To: w.First + len(w.Rows),
 		Clear: l.link(p.app.URLs, func(l *ListRequest) { l.Query.Text = "" }), Limit: l.Limit, Grouped: l.group,
 	}
@@ -194,7 +194,7 @@ func (p *Pages) listPage(r *app.Request, s *locks.Snapshot, l ListRequest, found
 	if v.Headline.Class == locks.ClassStale {
 		v.Banner = nil // it says the same
 	}
-	if urgent := s.All.Late(); urgent > 0 {
+	if urgent := s.Totals.PastDeadline(); urgent > 0 {
 		v.Title = fmt.Sprintf("(%d!) %s", urgent, v.Title)
 	}
 	v.NextAt = protocol.Earlier(s.Next, r.Fresh.StaleAt()).UnixMilli()

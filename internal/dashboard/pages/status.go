@@ -54,7 +54,7 @@ func (p *Pages) ServeStatus(r *app.Request) (app.Answer, error) {
 	v.Unlockers = unlockers
 	var wrong []diagnosis.Inconsistent
 	if s, err := r.Loaded(); err == nil {
-		v.Total = s.All.Total
+		v.Total = s.Totals.Total
 		wrong = s.Inconsistent
 	}
 	v.InconsistentN = len(wrong)
