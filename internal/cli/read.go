@@ -26,11 +26,12 @@ type snapshot struct {
 
 // snapshot reads all locks, and what is said about all of them.
 func (s *session) snapshot(ctx context.Context) (*snapshot, error) {
-	others, err := s.loadOtherLocks(ctx, s.app.etcdLocks)
+	others, err := etcdlocks.Load(ctx, s.app.etcdLocks, s.layout, s.store)
 	if err != nil {
-		return nil, err
+		return nil, s.explain(ctx, "read the locks of other libraries", err)
 	}
-	view := lockview.New(s.layout, lockview.Source{List: s.store.ListKeys}, lockview.Options{Leased: others.Rows})
+	view := lockview.New(s.layout, lockview.Source{List: s.store.ListKeys},
+		lockview.Options{Leased: func() []*locks.Row { return others }})
 	if err := view.Load(ctx); err != nil {
 		return nil, s.explain(ctx, "list the locks", err)
 	}
@@ -40,14 +41,6 @@ func (s *session) snapshot(ctx context.Context) (*snapshot, error) {
 	}
 	return &snapshot{view: view, alarms: s.alarms(ctx), unlockers: unlockers,
 		combined: diagnosis.CombinePolicies(unlockers)}, nil
-}
-
-func (s *session) loadOtherLocks(ctx context.Context, prefixes []string) (*etcdlocks.View, error) {
-	v := etcdlocks.New(prefixes, s.layout, s.store, func(*locks.Row, *metadata.Ending) {}, s.log)
-	if err := v.Load(ctx); err != nil {
-		return nil, s.explain(ctx, "read the locks of other libraries", err)
-	}
-	return v, nil
 }
 
 func (all *snapshot) model(by diagnosis.CombinedPolicy, now time.Time) *locks.Snapshot {

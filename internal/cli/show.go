@@ -12,6 +12,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/cli/term"
 	"github.com/clustermutex/unlocker/internal/diagnosis"
 	"github.com/clustermutex/unlocker/internal/diagnosis/deadlock"
+	"github.com/clustermutex/unlocker/internal/etcdlocks"
 	"github.com/clustermutex/unlocker/internal/flags"
 	"github.com/clustermutex/unlocker/internal/lockjson"
 	"github.com/clustermutex/unlocker/internal/locks"
@@ -181,11 +182,11 @@ func (o *showOptions) printLeased(ctx context.Context, s *session, name string) 
 	if !slices.ContainsFunc(o.app.etcdLocks, func(prefix string) bool { return strings.HasPrefix(name+"/", prefix) }) {
 		return 0, nil
 	}
-	others, err := s.loadOtherLocks(ctx, []string{name})
+	others, err := etcdlocks.Load(ctx, []string{name}, s.layout, s.store)
 	if err != nil {
-		return 0, err
+		return 0, s.explain(ctx, "read the locks of other libraries", err)
 	}
-	rows := slices.DeleteFunc(others.Rows(), func(r *locks.Row) bool { return r.Name != name })
+	rows := slices.DeleteFunc(others, func(r *locks.Row) bool { return r.Name != name })
 	p := &lockReport{now: o.app.Now()}
 	if o.format.JSON() {
 		return len(rows), writeLines(o.app.Stdout, rows, func(r *locks.Row) any { return lockjson.New(r, p.now) })

@@ -31,12 +31,11 @@ func TestMain(m *testing.M) { etcdtest.Main(m) }
 func loaded(t *testing.T, etcd *clientv3.Client, prefixes ...string) (lines []string) {
 	t.Helper()
 	store := lockstore.New(etcd, protocol.DefaultLayout())
-	w := etcdlocks.New(prefixes, protocol.DefaultLayout(), store, func(*locks.Row, *metadata.Ending) {},
-		zerolog.Nop())
-	if err := w.Load(t.Context()); err != nil {
+	rows, err := etcdlocks.Load(t.Context(), prefixes, protocol.DefaultLayout(), store)
+	if err != nil {
 		t.Fatal(err)
 	}
-	for _, r := range w.Rows() {
+	for _, r := range rows {
 		l := r.Leased
 		lines = append(lines, fmt.Sprintf("%s by %q, %d waiting, %v, %d keys, single %t, %s", r.Name, r.Owner,
 			len(l.Waiters), l.Lease.TTL, l.Lease.Keys, l.Key == r.Name, l.Lease.Why))

@@ -5,7 +5,6 @@ package etcdlocks
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -44,7 +43,7 @@ type View struct {
 	mu       sync.Mutex
 	problems map[string]string        // why the locks below a prefix are not current
 	keys     map[string]*contender    // by key
-	order    []*contender             // lock by lock, the holder first
+	queues   map[string][]*contender  // by what they contend for, the holder first
 	leases   map[int64]protocol.Lease // of the holders
 	rows     []*locks.Row             // nil when out of date
 }
@@ -55,17 +54,16 @@ type View struct {
 func New(prefixes []string, own protocol.Layout, s Source, onEnded func(*locks.Row, *metadata.Ending),
 	log zerolog.Logger) *View {
 	v := &View{own: own, source: s, onEnded: onEnded, prefixes: prefixes, problems: map[string]string{},
-		keys: map[string]*contender{}}
+		keys: map[string]*contender{}, queues: map[string][]*contender{}, log: log}
 	for _, prefix := range prefixes {
-		v.setProblem(prefix, "the first list is not done")
+		v.problems[prefix] = "The locks below " + text.Visible(prefix) + " are not read yet."
 	}
-	v.log = log // from now on, a problem is news
 	return v
 }
 
 // setProblem stores why the locks below a prefix are not current, and logs it if it is new.
 func (v *View) setProblem(prefix, cause string) {
-	problem := fmt.Sprintf("The locks below %s are not current: %s.", text.Visible(prefix), cause)
+	problem := "The locks below " + text.Visible(prefix) + " are not current: " + cause + "."
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.problems[prefix] != problem {
@@ -113,25 +111,24 @@ func (v *View) follow(ctx context.Context, prefix string) {
 	}
 }
 
-// Load reads the locks once, and some of their leases.
-func (v *View) Load(ctx context.Context) error {
-	for _, prefix := range v.prefixes {
+// Load returns the locks below some prefixes as they are now, with some of their leases.
+func Load(ctx context.Context, prefixes []string, own protocol.Layout, s Source) ([]*locks.Row, error) {
+	v := New(prefixes, own, s, func(*locks.Row, *metadata.Ending) {}, zerolog.Nop())
+	for _, prefix := range prefixes {
 		if _, err := v.list(ctx, prefix); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	v.readLeases(ctx)
-	return ctx.Err()
+	return v.Rows(), ctx.Err()
 }
 
 // list reads all keys below a prefix, and returns etcd's revision.
 func (v *View) list(ctx context.Context, prefix string) (int64, error) {
-	var changes []protocol.Event
-	listed := map[string]bool{}
+	changes := map[string]protocol.Event{}
 	revision, err := v.source.ListPrefix(ctx, prefix, 0, func(kv protocol.KV) {
-		if c := v.contender(kv); c != nil && len(listed) < maxKeys {
-			changes = append(changes, protocol.Event{KV: c.KV})
-			listed[kv.Key] = true
+		if c := v.contender(kv, time.Time{}); c != nil && len(changes) < maxKeys {
+			changes[kv.Key] = protocol.Event{KV: c.KV}
 		}
 	})
 	if err != nil {
@@ -140,66 +137,65 @@ func (v *View) list(ctx context.Context, prefix string) (int64, error) {
 	v.mu.Lock()
 	delete(v.problems, prefix)
 	for key := range v.keys {
-		if strings.HasPrefix(key, prefix) && !listed[key] {
-			changes = append(changes, protocol.Event{KV: protocol.KV{Key: key}})
+		if _, listed := changes[key]; !listed && strings.HasPrefix(key, prefix) {
+			changes[key] = protocol.Event{KV: protocol.KV{Key: key}}
 		}
 	}
 	v.mu.Unlock()
-	v.apply(changes, time.Time{})
+	v.apply(slices.Collect(maps.Values(changes)), time.Time{})
 	return revision, nil
 }
 
 // apply applies changes; began is when they happened, zero if that was not watched.
 func (v *View) apply(changes []protocol.Event, began time.Time) {
-	now := time.Now()
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for _, e := range changes {
 		v.rows = nil
-		before, after := v.keys[e.Key], v.contender(e.KV)
-		if before != nil && after != nil && compare(before, after) == 0 {
+		before, after := v.keys[e.Key], v.contender(e.KV, began)
+		if before != nil && after != nil && before.place == after.place && compare(before, after) == 0 {
 			before.KV = after.KV // perhaps with another value
 			continue
 		}
 		if before != nil {
-			v.remove(before, began, now)
+			v.remove(before, began)
 		}
-		if after != nil && len(v.order) < maxKeys {
-			after.began = began
-			after.seen = now
-			i, _ := slices.BinarySearchFunc(v.order, after, compare)
-			v.order = slices.Insert(v.order, i, after)
+		if after != nil && len(v.keys) < maxKeys {
+			queue := v.queues[after.place]
+			i, _ := slices.BinarySearchFunc(queue, after, compare)
+			v.queues[after.place] = slices.Insert(queue, i, after)
 			v.keys[e.Key] = after
 		}
 	}
 }
 
 // remove removes a contender. If it held the lock, the next one holds it from now on.
-func (v *View) remove(c *contender, began, now time.Time) {
-	i, _ := slices.BinarySearchFunc(v.order, c, compare)
-	if v.isHolder(i) {
-		row := v.row(v.order[i:])
+func (v *View) remove(c *contender, began time.Time) {
+	queue := v.queues[c.place]
+	i, _ := slices.BinarySearchFunc(queue, c, compare)
+	if i == 0 {
+		now := time.Now()
+		row := v.row(queue)
 		v.onEnded(row, new(lockrecord.NewEnding(row.Record, howEnded(&row.Leased.Lease, now), "", "", now)))
-		if i+1 < len(v.order) && v.order[i+1].place == c.place {
-			v.order[i+1].began = began
-			v.order[i+1].seen = now
+		if len(queue) > 1 {
+			queue[1].began = began
+			queue[1].seen = now
 		}
 	}
-	v.order = slices.Delete(v.order, i, i+1)
+	v.queues[c.place] = slices.Delete(queue, i, i+1)
+	if len(queue) == 1 {
+		delete(v.queues, c.place)
+	}
 	delete(v.keys, c.Key)
 }
-
-func (v *View) isHolder(i int) bool { return i == 0 || v.order[i-1].place != v.order[i].place }
 
 // Rows returns the locks. It is the same slice until one changes.
 func (v *View) Rows() []*locks.Row {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.rows == nil {
-		for i := range v.order {
-			if v.isHolder(i) {
-				v.rows = append(v.rows, v.row(v.order[i:]))
-			}
+		for _, place := range slices.Sorted(maps.Keys(v.queues)) {
+			v.rows = append(v.rows, v.row(v.queues[place]))
 		}
 	}
 	return v.rows
@@ -225,7 +221,7 @@ type contender struct {
 }
 
 // contender returns the contender that a key is; nil for none.
-func (v *View) contender(kv protocol.KV) *contender {
+func (v *View) contender(kv protocol.KV, began time.Time) *contender {
 	if kv.Lease == 0 || len(kv.Key) > maxBytes || v.own.Parse(kv.Key).Kind != protocol.KindForeign {
 		return nil
 	}
@@ -233,29 +229,26 @@ func (v *View) contender(kv protocol.KV) *contender {
 	if !utf8.Valid(kv.Value) { // as of libraries whose values are binary
 		kv.Value = nil
 	}
+	c := &contender{KV: kv, place: kv.Key + "\x00", began: began, seen: time.Now()}
 	if kv.IsContender() {
-		return &contender{KV: kv, place: kv.Key[:strings.LastIndexByte(kv.Key, '/')+1]}
+		c.place = kv.Key[:strings.LastIndexByte(kv.Key, '/')+1]
 	}
-	return &contender{KV: kv, place: kv.Key + "\x00"}
+	return c
 }
 
-// compare orders the contenders for each lock by their create revision: the first one holds it.
+// compare orders the contenders for a lock by their create revision: the first one holds it.
 func compare(a, b *contender) int {
-	return cmp.Or(strings.Compare(a.place, b.place), cmp.Compare(a.CreateRevision, b.CreateRevision),
-		strings.Compare(a.Key, b.Key))
+	return cmp.Or(cmp.Compare(a.CreateRevision, b.CreateRevision), strings.Compare(a.Key, b.Key))
 }
 
-// row returns the lock for which these contend, the first ones in the order.
-func (v *View) row(order []*contender) *locks.Row {
-	c := order[0]
+// row returns the lock for which a queue contends.
+func (v *View) row(queue []*contender) *locks.Row {
+	c := queue[0]
 	r := &metadata.Record{Name: c.place[:len(c.place)-1], Token: c.CreateRevision, LockedAt: c.began, SeenAt: c.seen}
 	r.Owner = string(c.Value)
 	l := &locks.Leased{Key: c.Key, Lease: v.leases[c.Lease]}
 	l.Lease.ID = c.Lease
-	for _, w := range order[1:] {
-		if w.place != c.place {
-			break
-		}
+	for _, w := range queue[1:] {
 		waiter := metadata.Waiter{Name: r.Name, ID: strconv.FormatInt(w.Lease, 16), Revision: w.CreateRevision}
 		waiter.Owner = string(w.Value)
 		l.Waiters = append(l.Waiters, waiter)
@@ -267,10 +260,8 @@ func (v *View) row(order []*contender) *locks.Row {
 func (v *View) readLeases(ctx context.Context) {
 	leases := map[int64]protocol.Lease{}
 	v.mu.Lock()
-	for i, c := range v.order {
-		if v.isHolder(i) {
-			leases[c.Lease] = v.leases[c.Lease]
-		}
+	for _, queue := range v.queues {
+		leases[queue[0].Lease] = v.leases[queue[0].Lease]
 	}
 	v.leases = leases
 	v.mu.Unlock()
