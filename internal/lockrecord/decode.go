@@ -29,7 +29,7 @@ const (
 func Decode(lock string, fields []metadata.Field, foreign ...string) metadata.FullRecord {
 	d := decoder{}
 	d.decode(lock, fields, foreign)
-	return d.doc
+	return d.record
 }
 
 // DecodeRecord is [Decode] for readers that keep only the record: it skips backtraces, which are most of a lock's
@@ -37,28 +37,28 @@ func Decode(lock string, fields []metadata.Field, foreign ...string) metadata.Fu
 func DecodeRecord(lock string, fields []metadata.Field, foreign ...string) metadata.Record {
 	d := decoder{brief: true}
 	d.decode(lock, fields, foreign)
-	return d.doc.Record
+	return d.record.Record
 }
 
 func (d *decoder) decode(lock string, fields []metadata.Field, foreign []string) {
-	d.doc = metadata.FullRecord{Record: metadata.Record{Name: lock}, Fields: slices.Clone(fields)}
-	slices.SortFunc(d.doc.Fields, func(a, b metadata.Field) int { return strings.Compare(a.Name, b.Name) })
+	d.record = metadata.FullRecord{Record: metadata.Record{Name: lock}, Fields: slices.Clone(fields)}
+	slices.SortFunc(d.record.Fields, func(a, b metadata.Field) int { return strings.Compare(a.Name, b.Name) })
 	if err := metadata.CheckName(lock); err != nil {
 		d.problem("name", metadata.ProblemBadName, err.Error())
 	}
 	d.foreign(foreign)
 	d.fields = make([]metadata.Field, len(fields))
-	for i, f := range d.doc.Fields {
+	for i, f := range d.record.Fields {
 		d.fields[i] = readPart(f, d.brief)
 	}
 	if i, ok := d.find(FieldUUID); ok {
-		d.doc.Token = d.fields[i].CreateRevision
+		d.record.Token = d.fields[i].CreateRevision
 	}
 	d.leftovers()
 	d.missing()
 	d.size()
 	process := metadata.Process{}
-	rows := table(&d.doc, &process)
+	rows := table(&d.record, &process)
 	if i, ok := d.find(FieldMetadata); ok {
 		d.members(&rows, d.fields[i])
 	}
@@ -67,12 +67,12 @@ func (d *decoder) decode(lock string, fields []metadata.Field, foreign []string)
 	}
 	if process != (metadata.Process{}) {
 		kept := process // a record without one costs no memory
-		d.doc.Process = &kept
+		d.record.Process = &kept
 	}
 }
 
 type decoder struct {
-	doc        metadata.FullRecord
+	record     metadata.FullRecord
 	fields     []metadata.Field // of this hold, as far as they are read
 	attributes int              // seen, whether kept or not
 	brief      bool             // the backtrace is not needed
@@ -81,8 +81,8 @@ type decoder struct {
 // leftovers drops keys that an earlier hold left behind.
 func (d *decoder) leftovers() {
 	left := 0
-	for _, f := range d.doc.Fields {
-		d.doc.Revision = max(d.doc.Revision, f.ModRevision)
+	for _, f := range d.record.Fields {
+		d.record.Revision = max(d.record.Revision, f.ModRevision)
 		if !d.isLeftover(f) {
 			continue
 		}
@@ -91,7 +91,7 @@ func (d *decoder) leftovers() {
 				"was written before this hold and is not read")
 		}
 		if f.Name == FieldAutoUnlockAt {
-			d.doc.DeadlineRevision = f.ModRevision // removals compare it
+			d.record.DeadlineRevision = f.ModRevision // removals compare it
 		}
 	}
 	if left > maxLeftovers {
@@ -106,11 +106,11 @@ func (d *decoder) leftovers() {
 // isLeftover reports whether the field was written before this hold began and therefore says nothing about it. A
 // ModRevision of 0 means unknown.
 func (d *decoder) isLeftover(f metadata.Field) bool {
-	return f.ModRevision > 0 && f.ModRevision < d.doc.Token
+	return f.ModRevision > 0 && f.ModRevision < d.record.Token
 }
 
 func (d *decoder) problem(field string, reason metadata.ProblemKind, text string) {
-	d.doc.Problems = append(d.doc.Problems, metadata.Problem{Field: field, Kind: reason, Text: text})
+	d.record.Problems = append(d.record.Problems, metadata.Problem{Field: field, Kind: reason, Text: text})
 }
 
 // key reads one key of the record. It overrides the document's member of that name, which was read before.
@@ -142,8 +142,8 @@ func (d *decoder) key(rows *fields, f metadata.Field) {
 			d.problem(f.Name, metadata.ProblemBadValue, err.Error())
 		}
 	case FieldAutoUnlockAt:
-		d.doc.DeadlineRevision = f.ModRevision
-		d.doc.Extensions = max(0, f.Version-1)
+		d.record.DeadlineRevision = f.ModRevision
+		d.record.Extensions = max(0, f.Version-1)
 	}
 }
 
@@ -189,7 +189,7 @@ func document[T metadata.FinishRequest | metadata.MoreTime | metadata.Acknowledg
 		Token int64  `json:"token"`
 	}
 	_ = json.Unmarshal([]byte(f.Value), &hold) // as above
-	if i, ok := d.find(FieldUUID); !ok || d.fields[i].Value != hold.UUID || d.doc.Token != hold.Token {
+	if i, ok := d.find(FieldUUID); !ok || d.fields[i].Value != hold.UUID || d.record.Token != hold.Token {
 		d.problem(f.Name, metadata.ProblemBadValue, "is meant for another hold")
 		return nil
 	}
@@ -254,16 +254,16 @@ func (d *decoder) attribute(name string, value any, size int) {
 		d.problem(name, metadata.ProblemBadValue, nested)
 		return
 	}
-	if d.doc.Attributes == nil {
-		d.doc.Attributes = map[string]any{}
+	if d.record.Attributes == nil {
+		d.record.Attributes = map[string]any{}
 	}
-	d.doc.Attributes[name] = value
+	d.record.Attributes[name] = value
 	switch v := value.(type) {
 	case string:
-		d.doc.Attributes[name] = d.text(name, v, size)
+		d.record.Attributes[name] = d.text(name, v, size)
 	case json.Number:
 		if len(v) > maxNumberBytes {
-			d.doc.Attributes[name] = d.text(name, text, size)
+			d.record.Attributes[name] = d.text(name, text, size)
 		}
 	}
 }
@@ -320,7 +320,7 @@ func (d *decoder) missing() {
 
 func (d *decoder) size() {
 	size := 0
-	for _, f := range d.doc.Fields {
+	for _, f := range d.record.Fields {
 		size += len(f.Name) + sizeOf(f)
 	}
 	if size > MaxRecordBytes {

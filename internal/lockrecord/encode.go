@@ -36,8 +36,8 @@ const cutMark = "\n... cut\n"
 // Fields returns the fields of the record: uuid, alert_at, auto_unlock_at and metadata. It returns an error, a sentence
 // for the caller, for whatever [Decode] would report as a problem.
 func (d Draft) Fields() ([]metadata.Field, error) {
-	doc := d.document()
-	rows := table(&doc, &d.Process)
+	record := d.document()
+	rows := table(&record, &d.Process)
 	if err := errors.Join(rows.check(), checkAttributes(d.Attributes)); err != nil {
 		return nil, err
 	}

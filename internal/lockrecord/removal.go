@@ -72,10 +72,10 @@ func wholeSeconds(d time.Duration) time.Duration { return (d + time.Second - 1).
 
 // lockDelay reads the lock_delay member, a whole number of seconds.
 func (d *decoder) lockDelay(name, value string) time.Duration {
-	before := len(d.doc.Problems)
+	before := len(d.record.Problems)
 	seconds := d.number(name, value)
 	switch limit := int64(metadata.MaxLockDelay / time.Second); {
-	case len(d.doc.Problems) > before: // unreadable: as if the record had none
+	case len(d.record.Problems) > before: // unreadable: as if the record had none
 		return 0
 	case seconds == 0:
 		return metadata.NoLockDelay

@@ -96,11 +96,11 @@ func (s *Store) ReadRecord(ctx context.Context, lock string) (metadata.FullRecor
 	if err != nil {
 		return metadata.FullRecord{}, 0, fmt.Errorf("read lock %q: %w", lock, err)
 	}
-	doc, err := s.decodeRecord(ctx, lock, resp, resp.Header.Revision)
+	record, err := s.decodeRecord(ctx, lock, resp, resp.Header.Revision)
 	if err != nil {
 		return metadata.FullRecord{}, 0, fmt.Errorf("read lock %q: %w", lock, err)
 	}
-	return doc, resp.Header.Revision, nil
+	return record, resp.Header.Revision, nil
 }
 
 // decodeRecord decodes the record whose range begins with these keys, at this revision.

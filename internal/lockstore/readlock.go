@@ -84,9 +84,9 @@ func (s *Store) readLock(ctx context.Context, lock string) (LockInfo, error) {
 func (s *Store) sharesOf(lock string, resp *clientv3.GetResponse) []metadata.FullRecord {
 	var shares []metadata.FullRecord
 	g := protocol.RecordAssembler{Each: func(name string, fields []metadata.Field, foreign []string) {
-		doc := lockrecord.Decode(name, fields, foreign...)
-		if of, _, ok := metadata.ParseShare(name); ok && of == lock && doc.Token != 0 {
-			shares = append(shares, doc)
+		record := lockrecord.Decode(name, fields, foreign...)
+		if of, _, ok := metadata.ParseShare(name); ok && of == lock && record.Token != 0 {
+			shares = append(shares, record)
 		}
 	}}
 	for _, kv := range resp.Kvs {

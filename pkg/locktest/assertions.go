@@ -17,12 +17,12 @@ import (
 // Holder returns the record of a held lock, or nil if nobody holds it.
 func (s *Server) Holder(name string) *metadata.FullRecord {
 	s.t.Helper()
-	doc, _, err := s.store.ReadRecord(context.Background(), name)
+	record, _, err := s.store.ReadRecord(context.Background(), name)
 	s.must(err)
-	if doc.Token == 0 {
+	if record.Token == 0 {
 		return nil
 	}
-	return &doc
+	return &record
 }
 
 // Waiters returns the waiters for the lock, in the order in which they will get it.

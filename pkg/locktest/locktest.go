@@ -144,8 +144,9 @@ func (s *Server) Expire(name string) {
 // The lock stays held. Its holder disputes the statement with its next [mutex.Lock.Alive].
 func (s *Server) ProveDead(name, reason string) {
 	s.t.Helper()
-	doc := s.held(name)
-	statement := metadata.Statement{Name: name, UUID: doc.UUID, Token: doc.Token, Cause: metadata.CauseProcessEnded,
+	record := s.held(name)
+	statement := metadata.Statement{Name: name, UUID: record.UUID, Token: record.Token,
+		Cause:  metadata.CauseProcessEnded,
 		Reason: reason, Witness: metadata.WitnessHost, By: "locktest", At: metadata.Time{Time: time.Now()}}
 	s.must(s.store.RecordProof(context.Background(), statement))
 }
@@ -208,18 +209,18 @@ func (s *Server) must(err error) {
 // held returns the record of the lock, and ends the test if it is not held.
 func (s *Server) held(name string) metadata.FullRecord {
 	s.t.Helper()
-	doc := s.AssertHeld(name)
-	if doc.Token == 0 {
+	record := s.AssertHeld(name)
+	if record.Token == 0 {
 		s.t.FailNow()
 	}
-	return doc
+	return record
 }
 
 func (s *Server) removal(name, cause, reason string) lockrecord.Removal {
 	s.t.Helper()
-	doc := s.held(name)
-	return lockrecord.Removal{Record: &doc.Record, Delay: doc.EffectiveLockDelay(0),
-		Ending: lockrecord.NewEnding(&doc.Record, cause, "locktest", reason, time.Now())}
+	record := s.held(name)
+	return lockrecord.Removal{Record: &record.Record, Delay: record.EffectiveLockDelay(0),
+		Ending: lockrecord.NewEnding(&record.Record, cause, "locktest", reason, time.Now())}
 }
 
 func (s *Server) remove(r lockrecord.Removal) {

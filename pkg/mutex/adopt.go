@@ -60,30 +60,30 @@ func (c *Client) adopt(ctx context.Context, name, uuid string, opts []Option) (*
 	if err != nil {
 		return nil, err
 	}
-	doc := readRecord(c.layout, name, r, 0)
-	if doc.Token == 0 || doc.UUID != uuid {
+	record := readRecord(c.layout, name, r, 0)
+	if record.Token == 0 || record.UUID != uuid {
 		return nil, c.readLoss(locktxn.Hold{Lock: name, UUID: uuid}, r, 1, 0)
 	}
-	if err := set.completeFrom(&doc.Record); err != nil {
+	if err := set.completeFrom(&record.Record); err != nil {
 		return nil, err
 	}
-	hold := locktxn.Hold{Lock: name, UUID: uuid, Token: doc.Token}
-	if !set.onBehalfOfHolder && (doc.Process == nil || !doc.Process.Detached) {
+	hold := locktxn.Hold{Lock: name, UUID: uuid, Token: record.Token}
+	if !set.onBehalfOfHolder && (record.Process == nil || !record.Process.Detached) {
 		if err := c.detach(ctx, hold); err != nil {
 			return nil, err
 		}
 	}
 	l := &Lock{
 		c: c, set: set, held: hold, wanted: name, callSite: callSiteOf(""),
-		began: moment{began.monotonic, protocol.Later(began.wall, lastAlive(&doc.Record))},
+		began: moment{began.monotonic, protocol.Later(began.wall, lastAlive(&record.Record))},
 		outer: outer, origin: origin{adopted: true, detached: true},
 		extension: extension{
-			alertTarget: doc.AlertAt, alertFloor: doc.AlertAt,
+			alertTarget: record.AlertAt, alertFloor: record.AlertAt,
 			alertAfterUnlock: set.alertAfter > set.autoUnlockAfter,
 		},
 	}
-	l.loadExtension(&doc)
-	return l, l.startAdopted(ctx, &doc)
+	l.loadExtension(&record)
+	return l, l.startAdopted(ctx, &record)
 }
 
 // OnBehalfOfHolder makes [Client.Adopt] leave the process that took the lock its holder: the handle only acts for it,
@@ -146,14 +146,14 @@ func lastAlive(r *metadata.Record) time.Time {
 
 // loadExtension takes from the record what extensions need: the progress, which a heartbeat repeats, the more time that
 // was given, and if the record has no alert time, one that counts from now.
-func (l *Lock) loadExtension(doc *metadata.FullRecord) {
-	l.extension.lastAliveRevision = fieldOf(doc, lockrecord.FieldAlive).ModRevision
-	if doc.Alive != nil {
-		l.extension.progress = doc.Alive.Progress
+func (l *Lock) loadExtension(record *metadata.FullRecord) {
+	l.extension.lastAliveRevision = fieldOf(record, lockrecord.FieldAlive).ModRevision
+	if record.Alive != nil {
+		l.extension.progress = record.Alive.Progress
 	}
-	if doc.MoreTime != nil { // its deadlines are those that are adopted
-		revision := fieldOf(doc, lockrecord.FieldExtended).ModRevision
-		l.inbox = &inbox{moreTime: doc.MoreTime, moreTimeRevision: revision}
+	if record.MoreTime != nil { // its deadlines are those that are adopted
+		revision := fieldOf(record, lockrecord.FieldExtended).ModRevision
+		l.inbox = &inbox{moreTime: record.MoreTime, moreTimeRevision: revision}
 	}
 	if l.extension.alertTarget.IsZero() {
 		l.extension.alertTarget = l.began.wall.Add(l.set.alertAfter)
@@ -161,13 +161,13 @@ func (l *Lock) loadExtension(doc *metadata.FullRecord) {
 }
 
 // startAdopted starts the handle of an adopted hold. It first extends a hold whose time is up.
-func (l *Lock) startAdopted(ctx context.Context, doc *metadata.FullRecord) error {
+func (l *Lock) startAdopted(ctx context.Context, record *metadata.FullRecord) error {
 	l.prepare()
 	l.deadline.until = l.began.monotonic
 	l.deadline.counted = l.c.moment()
-	l.deadline.recorded = doc.AutoUnlockAt
-	if !doc.AutoUnlockAt.IsZero() {
-		l.deadline.until = l.began.monotonic.Add(doc.AutoUnlockAt.Sub(l.began.wall) - l.set.safetyMargin)
+	l.deadline.recorded = record.AutoUnlockAt
+	if !record.AutoUnlockAt.IsZero() {
+		l.deadline.until = l.began.monotonic.Add(record.AutoUnlockAt.Sub(l.began.wall) - l.set.safetyMargin)
 		if time.Until(l.deadline.until) <= 0 && l.set.autoUnlockAfter > 0 {
 			if _, err := l.extendOnce(ctx, l.span(), true, ""); err != nil {
 				l.endWith(err)
@@ -178,7 +178,7 @@ func (l *Lock) startAdopted(ctx context.Context, doc *metadata.FullRecord) error
 	if err := l.begin(); err != nil {
 		return err
 	}
-	l.applyRecord(doc)
+	l.applyRecord(record)
 	return nil
 }
 

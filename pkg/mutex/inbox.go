@@ -151,8 +151,8 @@ func (l *Lock) applyEvents(events []*clientv3.Event) (hasMoreTime bool) {
 }
 
 func (l *Lock) applyFields(fields []metadata.Field) {
-	doc := l.decode(fields)
-	l.applyRecord(&doc)
+	record := l.decode(fields)
+	l.applyRecord(&record)
 }
 
 func (l *Lock) decode(fields []metadata.Field) metadata.FullRecord {
@@ -161,18 +161,18 @@ func (l *Lock) decode(fields []metadata.Field) metadata.FullRecord {
 }
 
 // applyRecord takes over what others wrote into the record. A request or more time that cannot be read, or is meant for
-// another hold, is not in doc.
-func (l *Lock) applyRecord(doc *metadata.FullRecord) {
+// another hold, is not in the given record.
+func (l *Lock) applyRecord(record *metadata.FullRecord) {
 	l.mu.Lock()
 	if l.cause != nil {
 		l.mu.Unlock()
 		return
 	}
-	if doc.FinishRequest != nil {
-		l.storeFinishRequest(doc.FinishRequest, fieldOf(doc, lockrecord.FieldAsked).ModRevision)
+	if record.FinishRequest != nil {
+		l.storeFinishRequest(record.FinishRequest, fieldOf(record, lockrecord.FieldAsked).ModRevision)
 	}
-	given := l.storeMoreTime(doc)
-	l.applyAutoUnlock(doc.AutoUnlockAt, given)
+	given := l.storeMoreTime(record)
+	l.applyAutoUnlock(record.AutoUnlockAt, given)
 	m := l.inbox
 	deliver := m != nil && !m.delivering && (m.newRequest || m.newMoreTime)
 	if deliver {
@@ -199,15 +199,15 @@ func (l *Lock) storeFinishRequest(r *metadata.FinishRequest, revision int64) {
 }
 
 // storeMoreTime stores more time and returns it if it wrote the auto-unlock in the record. The caller holds mu.
-func (l *Lock) storeMoreTime(doc *metadata.FullRecord) *metadata.MoreTime {
-	e := doc.MoreTime
+func (l *Lock) storeMoreTime(record *metadata.FullRecord) *metadata.MoreTime {
+	e := record.MoreTime
 	if e == nil {
 		return nil
 	}
 	m := l.ensureInbox()
-	revision := fieldOf(doc, lockrecord.FieldExtended).ModRevision
-	last := doc.DeadlineRevision == revision
-	if longer := doc.AutoUnlockAt.Sub(e.AutoUnlockAt.Time); revision > m.moreTimeRevision {
+	revision := fieldOf(record, lockrecord.FieldExtended).ModRevision
+	last := record.DeadlineRevision == revision
+	if longer := record.AutoUnlockAt.Sub(e.AutoUnlockAt.Time); revision > m.moreTimeRevision {
 		m.moreTime = e
 		m.moreTimeRevision = revision
 		m.newMoreTime = true
@@ -215,8 +215,8 @@ func (l *Lock) storeMoreTime(doc *metadata.FullRecord) *metadata.MoreTime {
 			l.extension.alertTarget = l.extension.alertTarget.Add(longer)
 		}
 	}
-	if revision == m.moreTimeRevision && fieldOf(doc, lockrecord.FieldAlertAt).ModRevision == revision {
-		m.alertAt = protocol.Later(m.alertAt, doc.AlertAt)
+	if revision == m.moreTimeRevision && fieldOf(record, lockrecord.FieldAlertAt).ModRevision == revision {
+		m.alertAt = protocol.Later(m.alertAt, record.AlertAt)
 	}
 	if !last {
 		return nil
@@ -224,8 +224,8 @@ func (l *Lock) storeMoreTime(doc *metadata.FullRecord) *metadata.MoreTime {
 	return e
 }
 
-func fieldOf(doc *metadata.FullRecord, name string) metadata.Field {
-	for _, f := range doc.Fields {
+func fieldOf(record *metadata.FullRecord, name string) metadata.Field {
+	for _, f := range record.Fields {
 		if f.Name == name {
 			return f
 		}

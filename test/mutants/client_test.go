@@ -95,7 +95,7 @@ var clientSuites = []suite{
 			"TestRecordDeletedByHandAdmitsTheNextWaiter"},
 		{"asked-again", `!slices.Contains(a.asked, d.UUID)`, `true`, "TestFailedRequestDoesNotEndTheWait"},
 		// Holds that go from one process to another.
-		{"adopt-other", `doc.UUID != uuid`, `false`, "TestAdoptRefusesAnotherProcessesHold"},
+		{"adopt-other", `record.UUID != uuid`, `false`, "TestAdoptRefusesAnotherProcessesHold"},
 		{"adopt-undetached", `!set.onBehalfOfHolder`, `false`, "TestAdoptedHoldSurvivesDeathOfFirstProcess"},
 		{"adopt-on-behalf", `!set.onBehalfOfHolder`, `true`, "TestReportingForTheHolderKeepsItsIdentity"},
 		{"adopt-over", "time.Until(l.deadline.until) <= 0", `false`, "TestAdoptionExtendsAnOverdueHold"},

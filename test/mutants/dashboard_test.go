@@ -70,8 +70,8 @@ var dashboardSuites = []suite{
 			"TestBacktracesNeedTheirPermissionEverywhere"},
 		{"secret-flags", `!s.Public`, `false`, "TestSensitiveFlagsAreForAuditorsOnly"},
 		// What keeps an operator from doing something to another hold than the one that was seen.
-		{"other-uuid", `document.UUID != wanted.Hold`, `false`, "TestActionsThroughTheAPI"},
-		{"other-token", `document.Token != wanted.Token`, `false`, "TestActionsAreRefused"},
+		{"other-uuid", `full.UUID != wanted.Hold`, `false`, "TestActionsThroughTheAPI"},
+		{"other-token", `full.Token != wanted.Token`, `false`, "TestActionsAreRefused"},
 		{"other-address", `form.Get("hold") != wanted.Hold`, `false`, "TestActionsAreRefused"},
 		{"untyped", `name != wanted.Name`, `false`, "TestActionsAreRefused"},
 		{"shown-name", `name != text.Visible(wanted.Name)`, `true`, "TestForceUnlockOfHostileNames"},

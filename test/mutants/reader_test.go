@@ -32,7 +32,7 @@ var readerSuites = []suite{
 		{"instant-fraction", `len(fraction) > 9`, `false`, "TestVectorsOfTimes"},
 		{"instant-digits", `len(whole) != secondDigits`, `false`, "TestVectorsOfTimes"},
 		{"delay-most", `case «seconds > limit»:`, `false`, "TestVectorsOfRecords"},
-		{"record-leftover", `f.ModRevision < d.doc.Token`, `false`, "TestVectorsOfRecords"},
+		{"record-leftover", `f.ModRevision < d.record.Token`, `false`, "TestVectorsOfRecords"},
 		{"record-document", `size > MaxDocumentBytes`, `false`, "TestVectorsOfNotes"},
 		{"record-metadata", "«size > MaxRecordBytes» {\n\t\td.problem(FieldMetadata", `false`, "TestVectorsOfRecords"},
 		{"task-slash", `case «strings.Contains(set, "/")»:`, `false`, "TestTaskNamesCollideWithNoLock"},

@@ -89,16 +89,16 @@ func (o *Operation) carryOut(r *app.Request, wanted *Request, err error) (protoc
 func (o *Operation) performOnHold(r *app.Request, wanted Request) (protocol.Action, error) {
 	// Closing the tab now gives up the answer; it must not change the outcome.
 	r = r.With(context.WithoutCancel(r.Context()))
-	document, err := o.readNow(r.Context(), wanted.Name)
+	full, err := o.readNow(r.Context(), wanted.Name)
 	if err != nil {
 		return protocol.Action{}, o.notDone(err)
 	}
-	record := &document.Record
+	record := &full.Record
 	action := o.newAction(r, wanted, holderLine(r, record))
-	if len(document.Fields) == 0 || document.UUID != wanted.Hold || document.Token != wanted.Token {
-		return action, o.conflict(r, wanted, document)
+	if len(full.Fields) == 0 || full.UUID != wanted.Hold || full.Token != wanted.Token {
+		return action, o.conflict(r, wanted, full)
 	}
-	if err := o.checkHold(r, &document, action, &wanted); err != nil {
+	if err := o.checkHold(r, &full, action, &wanted); err != nil {
 		return action, err
 	}
 	return action, o.sendToHold(r, wanted, o.target(r, record), action)
@@ -193,8 +193,8 @@ func (o *Operation) newAction(r *app.Request, wanted Request, holder string) pro
 func (h *Handler) readNow(ctx context.Context, name string) (metadata.FullRecord, error) {
 	ctx, cancel := context.WithTimeout(ctx, etcdread.Timeout)
 	defer cancel()
-	document, _, err := h.app.Config.Store.ReadRecord(ctx, name)
-	return document, err
+	full, _, err := h.app.Config.Store.ReadRecord(ctx, name)
+	return full, err
 }
 
 func (h *Handler) notDone(err error) error {
@@ -207,25 +207,25 @@ func (h *Handler) notDone(err error) error {
 // succeeded.
 func (o *Operation) checkOutcome(r *app.Request, wanted Request, record *metadata.Record, ours metadata.Ending,
 	cause error) error {
-	document, err := o.readNow(r.Context(), wanted.Name)
-	there := len(document.Fields) > 0 && document.UUID == wanted.Hold && document.Token == wanted.Token
+	full, err := o.readNow(r.Context(), wanted.Name)
+	there := len(full.Fields) > 0 && full.UUID == wanted.Hold && full.Token == wanted.Token
 	switch {
 	case err != nil || there:
 		return o.holdMayRemain(wanted, there, cause)
 	case !errors.Is(cause, metadata.ErrOutcomeUnknown):
-		return o.conflict(r, wanted, document)
+		return o.conflict(r, wanted, full)
 	}
 	ending := o.app.Ending(r.Context(), wanted.Name, record.HistoryID())
 	switch {
 	case ours.Cause == "" || ending == nil: // it may have been done before the hold ended
 		p := o.unknown(wanted.Name, o.app.URLs.Lock(wanted.Name, wanted.Hold), cause)
 		p.Detail += " "
-		return o.tellEnd(r, p, wanted, document)
+		return o.tellEnd(r, p, wanted, full)
 	case ending.Cause == ours.Cause && ending.By == ours.By &&
 		ending.EndedAt.Equal(ours.EndedAt.Truncate(time.Millisecond)):
 		return nil
 	}
-	return o.conflict(r, wanted, document)
+	return o.conflict(r, wanted, full)
 }
 
 // holdMayRemain returns the error for a hold that is still there, or could not be read again.

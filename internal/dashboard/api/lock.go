@@ -96,10 +96,10 @@ func (a *API) documentJSON(lock *app.Lock, delays []metadata.LockDelay, now time
 	return j
 }
 
-func fieldsJSON(c access.Caller, doc *metadata.FullRecord) []lockjson.Field {
+func fieldsJSON(c access.Caller, record *metadata.FullRecord) []lockjson.Field {
 	var list []lockjson.Field
-	for _, f := range doc.Fields {
-		if !pages.Hidden(c, doc.Owner, f.Name) {
+	for _, f := range record.Fields {
+		if !pages.Hidden(c, record.Owner, f.Name) {
 			list = append(list, lockjson.NewField(f))
 		}
 	}

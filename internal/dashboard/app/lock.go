@@ -97,18 +97,18 @@ const MaxDelaysShown = 10
 // read takes the lock from etcd, which knows more than the snapshot and knows it earlier.
 func (s *App) read(r *Request, l *Lock, name string) {
 	type answer struct {
-		document metadata.FullRecord
+		full     metadata.FullRecord
 		revision int64
 	}
 	found, err := etcdread.Await(r.Context(), s.Config.Log, func(ctx context.Context) (answer, error) {
 		began := time.Now()
-		document, revision, err := s.Config.Store.ReadRecord(ctx, name)
+		full, revision, err := s.Config.Store.ReadRecord(ctx, name)
 		// then waiting is worth it for the next page
 		s.slow.Store(err == nil && time.Since(began) > etcdread.ShortTimeout)
-		return answer{document, revision}, err
+		return answer{full, revision}, err
 	})
-	document := found.document
-	held := &document.Record
+	full := found.full
+	held := &full.Record
 	held.Name = name
 	if err != nil && l.Row != nil {
 		held = l.Row.Record
@@ -119,13 +119,13 @@ func (s *App) read(r *Request, l *Lock, name string) {
 		l.ReadError = s.ReadErrorText(err)
 		return
 	}
-	l.FullRecord = document
+	l.FullRecord = full
 	l.ReadRevision = found.revision
-	if len(document.Fields) == 0 {
+	if len(full.Fields) == 0 {
 		l.Row = nil
 		return
 	}
-	l.Row = s.Config.Snapshots.Reread(&document.Record, l.Waiters, l.Row, r.Now)
+	l.Row = s.Config.Snapshots.Reread(&full.Record, l.Waiters, l.Row, r.Now)
 }
 
 // Ending returns how a hold ended: as it is recorded in etcd, or as the dashboard saw it.

@@ -106,13 +106,13 @@ const (
 	maxFieldsBytes = 64 << 10
 )
 
-func (p *Pages) fieldViews(c access.Caller, doc metadata.FullRecord) []fieldView {
-	views := make([]fieldView, 0, len(doc.Fields))
+func (p *Pages) fieldViews(c access.Caller, record metadata.FullRecord) []fieldView {
+	views := make([]fieldView, 0, len(record.Fields))
 	left := maxFieldsBytes
-	for _, f := range doc.Fields {
-		v := fieldView{Key: p.app.Config.Layout.Field(doc.Name, f.Name), Value: f.Value, Bytes: len(f.Value),
+	for _, f := range record.Fields {
+		v := fieldView{Key: p.app.Config.Layout.Field(record.Name, f.Name), Value: f.Value, Bytes: len(f.Value),
 			Created: f.CreateRevision, Changed: f.ModRevision}
-		if Hidden(c, doc.Owner, f.Name) {
+		if Hidden(c, record.Owner, f.Name) {
 			continue
 		}
 		if most := min(maxFieldBytes, left); len(v.Value) > most {
