@@ -27,6 +27,8 @@ const (
 	pageBytes = 16 << 20
 	// stallLimit is how long a list may make no progress, which bounds the cost of a hanging member.
 	stallLimit = 30 * time.Second
+	// firstStallLimit is how long the first member that is asked may give no data before another is asked.
+	firstStallLimit = 2 * time.Second
 )
 
 // ListKeys calls each for every key below the prefix except those of [protocol.Layout.UnlistedAreas], in key order, as
@@ -49,50 +51,63 @@ func (s *Store) ListKeys(ctx context.Context, each func(protocol.KV)) (revision 
 }
 
 // readRange reads one range at a revision (0: the newest), and returns the newest revision. It asks another member when
-// one is unavailable before it gave a key: a list has several ranges, and would never finish.
+// one is unavailable or hangs before it gave a key: a list has several ranges, and would never finish.
 func (s *Store) readRange(ctx context.Context, r protocol.Range, revision int64,
 	each func(protocol.KV)) (newest int64, err error) {
 	given := false
-	first := func(kv protocol.KV) {
-		given = true
-		each(kv)
-	}
+	limit := firstStallLimit
 	again := func(err error) bool {
-		return !given && (locktxn.Code(err) == codes.Unavailable || anymember.IsRefusal(true, err))
+		hangs := err == errStalled && limit == firstStallLimit
+		if hangs {
+			limit = stallLimit
+		}
+		return !given && (hangs || locktxn.Code(err) == codes.Unavailable || anymember.IsRefusal(true, err))
 	}
 	err = anymember.Retry(ctx, again, func(ctx context.Context) (err error) {
-		newest, err = s.readRangeFrom(ctx, r, revision, first)
+		ctx, alive, cancel := withStallLimit(ctx, limit)
+		defer cancel()
+		newest, err = s.readRangeFrom(ctx, r, revision, func(kvs []*mvccpb.KeyValue) {
+			alive(func() {
+				for _, kv := range kvs {
+					given = true
+					each(locktxn.KV(kv))
+				}
+			})
+		})
+		if err != nil && context.Cause(ctx) != nil {
+			return context.Cause(ctx) // the error of etcd's client says less
+		}
 		return err
 	})
 	return newest, err
 }
 
-// readRangeFrom reads a range from one member, as a stream if the server can.
-func (s *Store) readRangeFrom(ctx context.Context, r protocol.Range, revision int64, each func(protocol.KV)) (int64,
-	error) {
+// readRangeFrom reads a range from one member, as a stream if the server can. It calls each for every part that
+// arrives, which may be empty.
+func (s *Store) readRangeFrom(ctx context.Context, r protocol.Range, revision int64,
+	each func([]*mvccpb.KeyValue)) (newest int64, err error) {
 	if !s.noStreams.Load() {
-		at, err := s.stream(ctx, r, revision, each)
+		newest, err = s.stream(ctx, r, revision, each)
 		if locktxn.Code(err) != codes.Unimplemented {
-			return at, err
+			return newest, err
 		}
 		s.noStreams.Store(true)
 	}
 	return s.pages(ctx, r, revision, each)
 }
 
-func (s *Store) stream(ctx context.Context, r protocol.Range, revision int64, each func(protocol.KV)) (int64, error) {
-	ctx, alive, cancel := withStallLimit(ctx)
-	defer cancel()
+func (s *Store) stream(ctx context.Context, r protocol.Range, revision int64,
+	each func([]*mvccpb.KeyValue)) (int64, error) {
 	chunks, err := s.etcd.GetStream(ctx, r.From, clientv3.WithRange(r.To), clientv3.WithRev(revision))
 	if err != nil {
-		return 0, contextCause(ctx, err)
+		return 0, err
 	}
 	newest := int64(0)
 	for chunk := range chunks { // read to the end, so that the stream is not cancelled
 		if err = chunk.Err(); err != nil {
 			continue
 		}
-		alive(func() { deliver(chunk.Kvs, each) })
+		each(chunk.Kvs)
 		if chunk.Header != nil { // only the last one has it
 			newest = chunk.Header.Revision
 		}
@@ -103,26 +118,25 @@ func (s *Store) stream(ctx context.Context, r protocol.Range, revision int64, ea
 	if err == nil {
 		err = errors.New("the answer ended early")
 	}
-	return 0, contextCause(ctx, err)
+	return 0, err
 }
 
-func (s *Store) pages(ctx context.Context, r protocol.Range, revision int64, each func(protocol.KV)) (int64, error) {
-	ctx, alive, cancel := withStallLimit(ctx)
-	defer cancel()
+func (s *Store) pages(ctx context.Context, r protocol.Range, revision int64,
+	each func([]*mvccpb.KeyValue)) (int64, error) {
 	keys := int64(pageKeys)
 	for {
 		page, err := s.paged.Get(ctx, r.From, clientv3.WithRange(r.To), clientv3.WithRev(revision),
 			clientv3.WithLimit(keys))
 		if locktxn.Code(err) == codes.ResourceExhausted && keys > 1 { // too large
 			keys = max(1, keys/4)
-			alive(func() {}) // the server has answered
+			each(nil) // the server has answered
 			continue
 		}
 		if err != nil {
-			return 0, contextCause(ctx, err)
+			return 0, err
 		}
 		keys = min(2*keys, pageKeys)
-		alive(func() { deliver(page.Kvs, each) })
+		each(page.Kvs)
 		if revision == 0 {
 			revision = page.Header.Revision
 		}
@@ -133,33 +147,20 @@ func (s *Store) pages(ctx context.Context, r protocol.Range, revision int64, eac
 	}
 }
 
-func deliver(kvs []*mvccpb.KeyValue, each func(protocol.KV)) {
-	for _, kv := range kvs {
-		each(locktxn.KV(kv))
-	}
-}
-
 var errStalled = fmt.Errorf("no data for %v: %w", stallLimit, context.DeadlineExceeded)
 
-// withStallLimit returns a context that ends when alive has not been called for [stallLimit]. Time spent on data that
-// has arrived does not count.
-func withStallLimit(parent context.Context) (ctx context.Context, alive func(use func()), cancel context.CancelFunc) {
+// withStallLimit returns a context that ends when alive has not been called for [stallLimit], and for first in the
+// beginning. Time spent on data that has arrived does not count.
+func withStallLimit(parent context.Context, first time.Duration) (ctx context.Context, alive func(use func()),
+	cancel context.CancelFunc) {
 	ctx, stop := context.WithCancelCause(parent)
-	timer := time.AfterFunc(stallLimit, func() { stop(errStalled) })
+	timer := time.AfterFunc(first, func() { stop(errStalled) })
 	alive = func(use func()) {
 		timer.Stop()
 		use()
 		timer.Reset(stallLimit)
 	}
 	return ctx, alive, func() { timer.Stop(); stop(nil) }
-}
-
-// contextCause returns the cause of ctx if it has ended, because the error of etcd's client says less; otherwise err.
-func contextCause(ctx context.Context, err error) error {
-	if cause := context.Cause(ctx); cause != nil {
-		return cause
-	}
-	return err
 }
 
 // withMaxAnswer returns a KV that refuses answers of more than pageBytes, with ResourceExhausted and before they are in
