@@ -53,7 +53,6 @@ func (s *Server) Listen() (address string, err error) {
 		return "", fmt.Errorf("%s: %w", s.Flag, err)
 	}
 	s.listener = smallBufferListener{l}
-	s.Log.Info().Stringer("address", l.Addr()).Msg("listening")
 	return l.Addr().String(), nil
 }
 
