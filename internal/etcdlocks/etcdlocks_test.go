@@ -137,7 +137,7 @@ func (f *fake) ListPrefix(_ context.Context, _ string, _ int64, each func(protoc
 	return 5, nil
 }
 
-func (f *fake) WatchPrefix(ctx context.Context, _ string, _ int64, each func(int64, []protocol.Event)) error {
+func (f *fake) Watch(ctx context.Context, _ string, _ int64, each func(int64, []protocol.Event)) error {
 	f.each = each
 	<-ctx.Done()
 	return ctx.Err()

@@ -27,7 +27,7 @@ import (
 // Source is how etcd is read: by a lockstore.Store.
 type Source interface {
 	ListPrefix(ctx context.Context, prefix string, revision int64, each func(protocol.KV)) (int64, error)
-	WatchPrefix(ctx context.Context, prefix string, after int64, each func(int64, []protocol.Event)) error
+	Watch(ctx context.Context, prefix string, after int64, each func(int64, []protocol.Event)) error
 	ReadLease(ctx context.Context, lease int64) (protocol.Lease, error)
 }
 
@@ -99,7 +99,7 @@ func (v *View) follow(ctx context.Context, prefix string) {
 		pass, cancel := context.WithTimeout(ctx, 5*time.Minute)
 		revision, err := v.list(pass, prefix)
 		if err == nil {
-			err = v.source.WatchPrefix(pass, prefix, revision, func(_ int64, events []protocol.Event) {
+			err = v.source.Watch(pass, prefix, revision, func(_ int64, events []protocol.Event) {
 				v.apply(events, time.Now())
 			})
 		}

@@ -27,18 +27,13 @@ const (
 	maxBacklog         = 64 << 20 // in bytes, for a consumer that is slower than etcd
 )
 
-// Watch calls each for everything that happens below the prefix after the revision after. A call gets all events of one
+// Watch calls each for everything that happens below a prefix after the revision after. A call gets all events of one
 // revision, never some of them. At every [ProgressInterval] a call without events means that nothing else happened up
 // to that revision. The events are valid only until each returns.
 //
 // It blocks until the watch ends, as every watch does sooner or later, and returns why: a [*WatchError], or the cause
 // of ctx. Then list again and watch from that revision.
-func (s *Store) Watch(ctx context.Context, after int64, each func(revision int64, events []protocol.Event)) error {
-	return s.WatchPrefix(ctx, s.layout.Prefix(), after, each)
-}
-
-// WatchPrefix is Watch for keys of other libraries.
-func (s *Store) WatchPrefix(ctx context.Context, prefix string, after int64,
+func (s *Store) Watch(ctx context.Context, prefix string, after int64,
 	each func(revision int64, events []protocol.Event)) error {
 	ctx, end := context.WithCancelCause(ctx)
 	w := &watch{

@@ -41,7 +41,7 @@ func (w world) watch(after int64) *watching {
 	w.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	g := &watching{world: w, stop: cancel, done: make(chan error, 1)}
-	go func() { g.done <- w.Watch(ctx, after, g.each) }()
+	go func() { g.done <- w.Watch(ctx, w.l.Prefix(), after, g.each) }()
 	w.Cleanup(cancel)
 	return g
 }
@@ -224,7 +224,7 @@ func TestWatchEndsWhenItsConsumerIsTooSlow(t *testing.T) {
 	done := make(chan error, 1)
 	after := w.put("/other", "")
 	go func() {
-		done <- w.Watch(t.Context(), after, func(int64, []protocol.Event) {
+		done <- w.Watch(t.Context(), w.l.Prefix(), after, func(int64, []protocol.Event) {
 			stuck <- struct{}{}
 			<-release
 		})

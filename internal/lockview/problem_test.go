@@ -43,7 +43,7 @@ func TestRetriesBackOff(t *testing.T) {
 					}
 					return w.list(ctx, each)
 				},
-				Watch: func(context.Context, int64, func(int64, []protocol.Event)) error { return c.watch },
+				Watch: func(context.Context, string, int64, func(int64, []protocol.Event)) error { return c.watch },
 			}
 			v := run(t, src, lockview.Options{})
 			time.Sleep(time.Second)
@@ -70,7 +70,7 @@ func TestFreshness(t *testing.T) {
 		hang := make(chan struct{})
 		broken := make(chan struct{})
 		src := w.source()
-		src.Watch = func(ctx context.Context, after int64, each func(int64, []protocol.Event)) error {
+		src.Watch = func(ctx context.Context, prefix string, after int64, each func(int64, []protocol.Event)) error {
 			time.Sleep(2 * time.Second)
 			each(after, nil)
 			select {
@@ -236,8 +236,8 @@ func TestComparisonWaitsForTheWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
 		src := w.source()
-		src.Watch = func(ctx context.Context, after int64, each func(int64, []protocol.Event)) error {
-			return w.watch(ctx, after, func(revision int64, events []protocol.Event) {
+		src.Watch = func(ctx context.Context, prefix string, after int64, each func(int64, []protocol.Event)) error {
+			return w.watch(ctx, prefix, after, func(revision int64, events []protocol.Event) {
 				time.Sleep(10 * time.Second)
 				each(revision, events)
 			})
@@ -277,12 +277,12 @@ func TestRestoredStoreIsNoticed(t *testing.T) {
 		broken := make(chan struct{})
 		src := lockview.Source{
 			List: func(ctx context.Context, each func(protocol.KV)) (int64, error) { return now.list(ctx, each) },
-			Watch: func(ctx context.Context, after int64, each func(int64, []protocol.Event)) error {
+			Watch: func(ctx context.Context, prefix string, after int64, each func(int64, []protocol.Event)) error {
 				if now == old {
 					<-broken
 					return reason("went_back")
 				}
-				return now.watch(ctx, after, each)
+				return now.watch(ctx, prefix, after, each)
 			},
 		}
 		v := run(t, src, lockview.Options{})

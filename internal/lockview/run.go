@@ -85,7 +85,7 @@ func (v *View) watch(ctx context.Context) error {
 	c := comparison{view: v, next: time.Now().Add(v.opt.RelistEvery)}
 	defer c.lists.Wait()
 	defer stop()
-	return v.src.Watch(ctx, v.Fresh().Revision, func(revision int64, events []protocol.Event) {
+	return v.src.Watch(ctx, v.layout.Prefix(), v.Fresh().Revision, func(revision int64, events []protocol.Event) {
 		v.apply(revision, events)
 		c.advance(ctx)
 	})

@@ -37,9 +37,11 @@ import (
 type Source struct {
 	// List calls each for every key below the prefix, in key order, at the revision that it returns.
 	List func(ctx context.Context, each func(protocol.KV)) (revision int64, err error)
-	// Watch calls each with the events of every revision after the given one, and every few seconds without events as a
-	// sign of life. It returns why it ended; an error with a method Reason() string is counted under that reason.
-	Watch func(ctx context.Context, after int64, each func(revision int64, events []protocol.Event)) error
+	// Watch calls each with the events below a prefix of every revision after the given one, and every few seconds
+	// without events as a sign of life. It returns why it ended; an error with a method Reason() string is counted
+	// under that reason.
+	Watch func(ctx context.Context, prefix string, after int64,
+		each func(revision int64, events []protocol.Event)) error
 	// Ending reads how a hold ended while the view was not watching; nil if unknown.
 	Ending func(ctx context.Context, id string) (*metadata.Ending, error)
 }

@@ -153,7 +153,7 @@ func listed(key string) bool {
 	return strings.HasPrefix(key, layout.Prefix())
 }
 
-func (w *world) watch(ctx context.Context, after int64, each func(int64, []protocol.Event)) error {
+func (w *world) watch(ctx context.Context, _ string, after int64, each func(int64, []protocol.Event)) error {
 	w.mu.Lock()
 	cuts := w.cuts
 	w.mu.Unlock()

@@ -68,7 +68,7 @@ func TestEarlierBootTakingALockDuringABreakIsAnotherMachine(t *testing.T) {
 	watching := make(chan struct{})
 	broken := make(chan struct{})
 	var first sync.Once
-	w.watch = func(ctx context.Context, after int64, each func(int64, []protocol.Event)) error {
+	w.watch = func(ctx context.Context, prefix string, after int64, each func(int64, []protocol.Event)) error {
 		var err error
 		first.Do(func() {
 			close(watching)
@@ -78,7 +78,7 @@ func TestEarlierBootTakingALockDuringABreakIsAnotherMachine(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		return store.Watch(ctx, after, each)
+		return store.Watch(ctx, prefix, after, each)
 	}
 	one := w.witness()
 	<-watching

@@ -55,8 +55,8 @@ type world struct {
 	etcd    *clientv3.Client
 	layout  protocol.Layout
 	machine Machine
-	pulse   time.Duration                                                                    // of watches
-	watch   func(ctx context.Context, after int64, each func(int64, []protocol.Event)) error // nil: that of the store
+	pulse   time.Duration                                                             // of watches
+	watch   func(context.Context, string, int64, func(int64, []protocol.Event)) error // nil: that of the store
 }
 
 // newWorld is one for a parallel test.
