@@ -19,8 +19,8 @@ func First(chain []*x509.Certificate) (first *x509.Certificate) {
 	return first
 }
 
-// Read returns the [First] certificate of a text in PEM form; nil if there is none that can be read.
-func Read(text []byte) *x509.Certificate {
+// Parse returns the [First] certificate of a text in PEM form; nil if there is none that can be parsed.
+func Parse(text []byte) *x509.Certificate {
 	var chain []*x509.Certificate
 	for {
 		var block *pem.Block
@@ -33,10 +33,10 @@ func Read(text []byte) *x509.Certificate {
 	}
 }
 
-// ReadFile is [Read] for a file; nil if it cannot be read.
+// ReadFile is [Parse] for a file; nil if it cannot be read.
 func ReadFile(file string) *x509.Certificate {
 	text, _ := os.ReadFile(file)
-	return Read(text)
+	return Parse(text)
 }
 
 // renewalDue is how long before its end a certificate should have been renewed.

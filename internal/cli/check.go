@@ -149,7 +149,7 @@ func (o *checkOptions) readAndJudge(ctx context.Context) (*health, error) {
 	if err != nil {
 		return nil, err
 	}
-	member := etcdconn.CheckMember(opening, s.client.ActiveConnection())
+	member := etcdconn.ReadMember(opening, s.client.ActiveConnection())
 	free, all, err := o.unclaimed(ctx, s, all)
 	if err != nil {
 		return nil, err

@@ -63,7 +63,7 @@ func (s *session) unlockers(ctx context.Context) (running []metadata.Presence, e
 	var announced []metadata.Presence
 	var leases []int64
 	_, err = s.store.ListPrefix(request, s.layout.Unlockers(), 0, func(kv protocol.KV) {
-		p := protocol.ReadPresence(s.layout.Parse(kv.Key).ID, kv.Value, kv.Lease)
+		p := protocol.DecodePresence(s.layout.Parse(kv.Key).ID, kv.Value, kv.Lease)
 		if p != nil && len(announced) < maxUnlockers {
 			announced = append(announced, *p)
 			leases = append(leases, kv.Lease)

@@ -334,7 +334,7 @@ func (s WebSettings) ReadConfig() (c Config, err error) {
 func (s WebSettings) Certificate() *x509.Certificate {
 	c, err := s.ReadConfig()
 	if err != nil || c.TLS.Cert == "" {
-		return certificate.Read([]byte(c.TLS.Text))
+		return certificate.Parse([]byte(c.TLS.Text))
 	}
 	return certificate.ReadFile(c.TLS.Cert)
 }

@@ -68,8 +68,8 @@ func ExplainAlarm(kind string) string {
 	return "etcd has raised the alarm " + kind
 }
 
-// CheckHealth asks all endpoints concurrently. It never fails as a whole: each part has its own Problem.
-func CheckHealth(ctx context.Context, c *clientv3.Client) Health {
+// ReadHealth asks all endpoints concurrently. It never fails as a whole: each part has its own Problem.
+func ReadHealth(ctx context.Context, c *clientv3.Client) Health {
 	endpoints := c.Endpoints()
 	h := Health{Members: make([]Member, len(endpoints))}
 	var wg sync.WaitGroup
@@ -88,13 +88,13 @@ func askMember(ctx context.Context, c *clientv3.Client, endpoint string) Member 
 		return Member{Endpoint: endpoint, Problem: Explain(err)}
 	}
 	defer conn.Close()
-	m := CheckMember(ctx, conn)
+	m := ReadMember(ctx, conn)
 	m.Endpoint = endpoint
 	return m
 }
 
-// CheckMember returns the answer of a member behind the connection.
-func CheckMember(ctx context.Context, conn *grpc.ClientConn) (m Member) {
+// ReadMember returns the answer of a member behind the connection.
+func ReadMember(ctx context.Context, conn *grpc.ClientConn) (m Member) {
 	var from peer.Peer
 	s, err := pb.NewMaintenanceClient(conn).Status(ctx, &pb.StatusRequest{}, grpc.Peer(&from))
 	if err != nil {
@@ -160,7 +160,7 @@ func (h *HealthMonitor) Run(ctx context.Context) error { return every(ctx, healt
 func (h *HealthMonitor) check(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, h.timeout)
 	defer cancel()
-	now := CheckHealth(ctx, h.etcd)
+	now := ReadHealth(ctx, h.etcd)
 	if last := h.last.Load(); last != nil {
 		for i := range now.Members {
 			now.Members[i].Certificate = cmp.Or(now.Members[i].Certificate, last.Members[i].Certificate)

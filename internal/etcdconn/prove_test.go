@@ -132,7 +132,7 @@ func TestFullStoreIsExplained(t *testing.T) {
 	if class := etcdconn.Classify(err); class != etcdconn.NoSpace {
 		t.Errorf("%v is %q", err, class)
 	}
-	h := etcdconn.CheckHealth(limit(t, proctest.Timeout), c)
+	h := etcdconn.ReadHealth(limit(t, proctest.Timeout), c)
 	if len(h.Alarms) != 1 || h.Alarms[0] != "NOSPACE" {
 		t.Errorf("alarms are %v, want NOSPACE of a member", h.Alarms)
 	}
@@ -156,7 +156,7 @@ func TestLostMajorityIsExplained(t *testing.T) {
 	never := "http://" + proctest.FreeAddr(t)
 	c := connect(t, as(server, "", ""))
 	all := connect(t, etcdconn.Settings{Endpoints: []string{server.Endpoint(), never}})
-	health := func() etcdconn.Health { return etcdconn.CheckHealth(limit(t, proctest.Timeout), all) }
+	health := func() etcdconn.Health { return etcdconn.ReadHealth(limit(t, proctest.Timeout), all) }
 	if m := health().Members; m[0].Problem != "" || !m[0].Leader || !strings.Contains(m[1].Problem, "refused") {
 		t.Errorf("the members are %+v", m)
 	}

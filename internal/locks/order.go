@@ -73,14 +73,14 @@ func (o Order) position(r *Row, cycles map[string][2]int) SortKey {
 		p.Text = natural(r.Hostname) + "\x00" + r.Hostname // web-1 and web-01 differ
 		p.Unknown = r.Hostname == ""
 	case "held":
-		p.Keys[0] = protocol.Instant(r.LockedAt)
+		p.Keys[0] = protocol.SortableTime(r.LockedAt)
 	case "alert":
-		p.Keys[0] = protocol.Instant(r.DueAlert)
+		p.Keys[0] = protocol.SortableTime(r.DueAlert)
 	case "unlock":
-		p.Keys[0] = protocol.Instant(r.DueUnlock())
+		p.Keys[0] = protocol.SortableTime(r.DueUnlock())
 	case "waiters": // most of them first, then the longest wait
 		p.Keys[0] = -int64(r.Waiters)
-		p.Keys[1] = protocol.Instant(r.Longest)
+		p.Keys[1] = protocol.SortableTime(r.Longest)
 		p.Unknown = r.Waiters == 0
 	default:
 		p.Text = r.Record.QueueName()

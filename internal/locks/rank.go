@@ -88,7 +88,7 @@ func (r *Row) rank(cycles map[string][2]int) [5]int64 {
 		return [5]int64{int64(ClassDeadlock), int64(place[0]), int64(place[1])}
 	}
 	if r.Class >= ClassOnTime {
-		return [5]int64{int64(r.Class), protocol.Instant(r.Longest), protocol.Instant(r.deadline())}
+		return [5]int64{int64(r.Class), protocol.SortableTime(r.Longest), protocol.SortableTime(r.deadline())}
 	}
 	var later int64
 	if r.Acknowledged != nil {
@@ -97,7 +97,7 @@ func (r *Row) rank(cycles map[string][2]int) [5]int64 {
 	if r.Class == ClassMalformed && r.Inconsistent != "" { // after records that cannot be read
 		later += 2
 	}
-	return [5]int64{int64(r.Class), later, -int64(r.TotalWait), -int64(r.Waiters), protocol.Instant(r.began())}
+	return [5]int64{int64(r.Class), later, -int64(r.TotalWait), -int64(r.Waiters), protocol.SortableTime(r.began())}
 }
 
 // began returns since when the hold has been in its class, as far as that is known.

@@ -60,7 +60,7 @@ func (s *Store) delaysOf(lock string, resp *clientv3.GetResponse) []metadata.Loc
 		key := s.layout.Parse(string(kv.Key))
 		if base, _, ok := metadata.ParseShare(key.Lock); key.Kind == protocol.KindDelay &&
 			(key.Lock == lock || ok && base == lock) {
-			delays = append(delays, protocol.ReadDelay(key.Lock, locktxn.KV(kv)))
+			delays = append(delays, protocol.DecodeDelay(key.Lock, locktxn.KV(kv)))
 		}
 	}
 	return delays

@@ -110,7 +110,7 @@ func (s *Store) ListRecords(ctx context.Context, prefix string, each func(*metad
 		key := s.layout.Parse(kv.Key)
 		if key.Kind != protocol.KindDeath && key.Kind != protocol.KindSuspicion {
 			records.Add(key, kv)
-		} else if st := protocol.ReadStatement(key.ID, kv); st != nil {
+		} else if st := protocol.DecodeStatement(key.ID, kv); st != nil {
 			stated[key] = st
 		}
 	}

@@ -116,7 +116,7 @@ func (s *Store) waitersOf(resp *clientv3.GetResponse) []metadata.Waiter {
 	var waiters []metadata.Waiter
 	for _, kv := range resp.Kvs {
 		key := s.layout.Parse(string(kv.Key))
-		if w := protocol.ReadTicket(key, locktxn.KV(kv)); key.Kind == protocol.KindTicket && !w.Holding {
+		if w := protocol.DecodeTicket(key, locktxn.KV(kv)); key.Kind == protocol.KindTicket && !w.Holding {
 			waiters = append(waiters, w)
 		}
 	}

@@ -102,7 +102,7 @@ func (s *Store) applyStatements(ctx context.Context, records []*metadata.Record)
 // readStatement returns the statement about the hold that operation op read; nil if there is none.
 func readStatement(r *metadata.Record, resp *clientv3.TxnResponse, op int) *metadata.Statement {
 	if read := locktxn.Keys(resp, op); len(read.Kvs) > 0 {
-		return protocol.ReadStatement(r.UUID, locktxn.KV(read.Kvs[0]))
+		return protocol.DecodeStatement(r.UUID, locktxn.KV(read.Kvs[0]))
 	}
 	return nil
 }

@@ -96,14 +96,14 @@ func (s *snapshot) applyOther(key protocol.Key, e *protocol.Event, r *grouped, n
 		if e.Deleted {
 			s.queues.remove(key.Lock, key.ID)
 		} else {
-			s.queues.put(protocol.ReadTicket(key, e.KV), now)
+			s.queues.put(protocol.DecodeTicket(key, e.KV), now)
 		}
 		r.maybeFree = append(r.maybeFree, key.Lock)
 	case protocol.KindDelay:
 		if e.Deleted {
 			delete(s.delays, key.Lock)
 		} else {
-			s.delays[key.Lock] = protocol.ReadDelay(key.Lock, e.KV)
+			s.delays[key.Lock] = protocol.DecodeDelay(key.Lock, e.KV)
 		}
 		r.maybeFree = append(r.maybeFree, key.Lock)
 	case protocol.KindUnlocker:

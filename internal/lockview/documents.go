@@ -13,7 +13,7 @@ import (
 // decodeStatement decodes a statement that was first seen at seen; it returns nil if it cannot be read or is about a
 // hold other than the one in its key.
 func decodeStatement(key protocol.Key, kv protocol.KV, seen time.Duration) *metadata.Statement {
-	st := protocol.ReadStatement(key.ID, kv)
+	st := protocol.DecodeStatement(key.ID, kv)
 	if st != nil {
 		st.Seen = seen
 	}
@@ -50,7 +50,7 @@ func (u unlocker) runs(heard time.Time) bool { return heard.Sub(u.heard) <= prot
 // removed.
 func (s *snapshot) putUnlocker(instance string, kv protocol.KV, arrived time.Time) {
 	_, known := s.unlockers[instance]
-	p := protocol.ReadPresence(instance, kv.Value, kv.Lease)
+	p := protocol.DecodePresence(instance, kv.Value, kv.Lease)
 	switch {
 	case p == nil:
 		delete(s.unlockers, instance)

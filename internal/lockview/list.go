@@ -57,7 +57,7 @@ func (b *builder) add(kv protocol.KV) {
 		b.foreign++
 		b.foreignKey = kv.Key
 	case protocol.KindTicket:
-		b.snap.queues.put(protocol.ReadTicket(key, kv), b.view.Clock())
+		b.snap.queues.put(protocol.DecodeTicket(key, kv), b.view.Clock())
 	case protocol.KindDeath, protocol.KindSuspicion:
 		st := decodeStatement(key, kv, b.view.Clock())
 		if b.view.loadOnly && st != nil && !st.At.IsZero() {
@@ -65,7 +65,7 @@ func (b *builder) add(kv protocol.KV) {
 		}
 		b.snap.statements.list(key, st, len(kv.Key)+len(kv.Value))
 	case protocol.KindDelay:
-		b.snap.delays[key.Lock] = protocol.ReadDelay(key.Lock, kv)
+		b.snap.delays[key.Lock] = protocol.DecodeDelay(key.Lock, kv)
 	case protocol.KindUnlocker:
 		b.snap.putUnlocker(key.ID, kv, time.Time{})
 	}

@@ -285,7 +285,7 @@ func (w *world) truth() shown {
 			s.Queues[k.Lock] = append(s.Queues[k.Lock], metadata.Waiter{Ticket: t, Name: k.Lock, ID: k.ID,
 				Revision: kv.CreateRevision})
 		case k.Kind == protocol.KindUnlocker:
-			if p := protocol.ReadPresence(k.ID, kv.Value, kv.Lease); p != nil {
+			if p := protocol.DecodePresence(k.ID, kv.Value, kv.Lease); p != nil {
 				s.Unlockers = append(s.Unlockers, *p)
 			}
 		case k.Kind == protocol.KindDeath, k.Kind == protocol.KindSuspicion:

@@ -35,8 +35,8 @@ func Later(a, b time.Time) time.Time {
 	return b
 }
 
-// Instant returns a time as a number that sorts: an unknown one comes last.
-func Instant(t time.Time) int64 {
+// SortableTime returns a time as a number that sorts; an unknown time comes last.
+func SortableTime(t time.Time) int64 {
 	if t.IsZero() {
 		return math.MaxInt64
 	}

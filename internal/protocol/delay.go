@@ -25,9 +25,9 @@ func MarshalDelay(d metadata.LockDelay) string {
 	return value
 }
 
-// ReadDelay decodes the delay of a lock or share. A value that cannot be read, or is about another lock, is a delay all
-// the same: only the existence of the key counts.
-func ReadDelay(lock string, kv KV) metadata.LockDelay {
+// DecodeDelay decodes the delay of a lock or share. A value that cannot be read, or is about another lock, is a delay
+// all the same: only the existence of the key counts.
+func DecodeDelay(lock string, kv KV) metadata.LockDelay {
 	d, err := metadata.LockDelay{}, error(nil)
 	if len(kv.Value) <= lockrecord.MaxDelayBytes {
 		d, err = Unmarshal[metadata.LockDelay](kv.Value)

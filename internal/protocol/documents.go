@@ -58,9 +58,9 @@ func Unmarshal[T document](value []byte) (T, error) {
 	return decoded, err
 }
 
-// ReadStatement decodes a witness's statement about the hold with this uuid, which is the end of its key. It returns
+// DecodeStatement decodes a witness's statement about the hold with this uuid, which is the end of its key. It returns
 // nil if the statement is too long, cannot be read, or names another hold.
-func ReadStatement(uuid string, kv KV) *metadata.Statement {
+func DecodeStatement(uuid string, kv KV) *metadata.Statement {
 	if len(kv.Value) > lockrecord.MaxStatementBytes {
 		return nil
 	}
@@ -73,8 +73,8 @@ func ReadStatement(uuid string, kv KV) *metadata.Statement {
 	return &s
 }
 
-// ReadTicket decodes a ticket. One that cannot be read still has its position in the queue.
-func ReadTicket(key Key, kv KV) metadata.Waiter {
+// DecodeTicket decodes a ticket. One that cannot be read still has its position in the queue.
+func DecodeTicket(key Key, kv KV) metadata.Waiter {
 	w := metadata.Waiter{Name: key.Lock, ID: key.ID, Revision: kv.CreateRevision}
 	if len(kv.Value) > lockrecord.MaxRecordBytes { // valid ones are never that large, and decoding costs time
 		return w
@@ -164,10 +164,10 @@ const (
 	maxHeldBack      = 16
 )
 
-// ReadPresence decodes the presence record of an unlocker by its id, which is the end of its key. It returns nil if the
-// record is too long, cannot be read, or lacks the time of writing: no unlocker wrote it. Nor did one write a record
-// without a lease, which could outlive it for years.
-func ReadPresence(id string, value []byte, lease int64) *metadata.Presence {
+// DecodePresence decodes the presence record of an unlocker by its id, which is the end of its key. It returns nil if
+// the record is too long, cannot be read, or lacks the time of writing: no unlocker wrote it. Nor did one write a
+// record without a lease, which could outlive it for years.
+func DecodePresence(id string, value []byte, lease int64) *metadata.Presence {
 	if len(value) > maxPresenceBytes || lease == 0 {
 		return nil
 	}

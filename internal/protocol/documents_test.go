@@ -45,7 +45,7 @@ func FuzzUnmarshal(f *testing.F) {
 	f.Add([]byte(`{"lock":"a","attributes":{"a":[{}]},"alive_at":null,"now":"'1553682600'"}`))
 	f.Add([]byte(presence(`"sweep":` + sweep + `,"held_back":["gap"]`)))
 	f.Fuzz(func(t *testing.T, value []byte) {
-		if p := protocol.ReadPresence("x", value, 1); p != nil {
+		if p := protocol.DecodePresence("x", value, 1); p != nil {
 			roundTrip(t, *p)
 		}
 		roundTripOf[metadata.Presence](t, value)
@@ -141,7 +141,7 @@ func TestPresenceIsReadAsFarAsPossible(t *testing.T) {
 		"not JSON":                     {"\xff", false, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := protocol.ReadPresence("eu-1", []byte(c.value), 1)
+			p := protocol.DecodePresence("eu-1", []byte(c.value), 1)
 			if (p != nil) != c.read {
 				t.Fatalf("read %+v", p)
 			}
@@ -150,10 +150,10 @@ func TestPresenceIsReadAsFarAsPossible(t *testing.T) {
 			}
 		})
 	}
-	if p := protocol.ReadPresence("eu-1", []byte(presence(`"sweep":`+sweep)), 0); p != nil {
+	if p := protocol.DecodePresence("eu-1", []byte(presence(`"sweep":`+sweep)), 0); p != nil {
 		t.Errorf("read without a lease: %+v", p)
 	}
-	long := protocol.ReadPresence(strings.Repeat("i", 5000), []byte(presence(`"hostname":"`+strings.Repeat("é", 5000)+
+	long := protocol.DecodePresence(strings.Repeat("i", 5000), []byte(presence(`"hostname":"`+strings.Repeat("é", 5000)+
 		`","held_back":["`+strings.Repeat("x", 5000)+`"`+strings.Repeat(`,"gap"`, 100)+`]`)), 1)
 	if len(long.ID) > metadata.MaxTextBytes || len(long.Hostname) > metadata.MaxTextBytes || len(long.HeldBack) != 16 ||
 		len(long.HeldBack[0]) > metadata.MaxTextBytes {
@@ -192,10 +192,10 @@ func TestStatementForAnotherHoldThanItsKeyIsIgnored(t *testing.T) {
 	const mine, other = "0b2d1c1e-6a8e-4f0e-9d55-3a5f6f2a7b11", "0b2d1c1e-6a8e-4f0e-9d55-3a5f6f2a7b12"
 	s := metadata.Statement{Name: "a", UUID: mine, Token: 7, Cause: metadata.CauseProcessEnded}
 	kv := protocol.KV{Value: []byte(protocol.Marshal(s)), ModRevision: 9}
-	if got := protocol.ReadStatement(mine, kv); got == nil || got.UUID != mine || got.Revision != 9 {
+	if got := protocol.DecodeStatement(mine, kv); got == nil || got.UUID != mine || got.Revision != 9 {
 		t.Errorf("of its own hold: %+v", got)
 	}
-	if got := protocol.ReadStatement(other, kv); got != nil {
+	if got := protocol.DecodeStatement(other, kv); got != nil {
 		t.Errorf("below the key of another hold: %+v", got)
 	}
 }
@@ -208,7 +208,7 @@ func TestCutTextDoesNotKeepTheRest(t *testing.T) {
 	runtime.ReadMemStats(&before)
 	var kept []metadata.Waiter
 	for range 200 {
-		kept = append(kept, protocol.ReadTicket(protocol.Key{}, protocol.KV{Value: value}))
+		kept = append(kept, protocol.DecodeTicket(protocol.Key{}, protocol.KV{Value: value}))
 	}
 	runtime.GC()
 	runtime.ReadMemStats(&after)

@@ -298,7 +298,7 @@ func TestVectorsOfStatements(t *testing.T) {
 			r := lockrecord.Decode(c.Lock, c.Fields.fields()).Record
 			key := protocol.DefaultLayout().Parse(c.Key)
 			kv := protocol.KV{Value: []byte(c.Value), ModRevision: c.ModRevision}
-			statement := protocol.ReadStatement(key.ID, kv)
+			statement := protocol.DecodeStatement(key.ID, kv)
 			switch key.Kind {
 			case protocol.KindDeath:
 				lockrecord.AttachStatements(&r, statement, nil)
@@ -369,7 +369,7 @@ func TestVectorsOfDelays(t *testing.T) {
 			if key.Kind != protocol.KindDelay {
 				t.Fatalf("%s is the key of a %s", c.Key, key.Kind)
 			}
-			d := protocol.ReadDelay(key.Lock, protocol.KV{Value: []byte(c.value())})
+			d := protocol.DecodeDelay(key.Lock, protocol.KV{Value: []byte(c.value())})
 			if d.Unreadable != (c.Decoded == nil) || d.Name != key.Lock {
 				t.Errorf("%s is read as %+v", c.Value, d)
 			}

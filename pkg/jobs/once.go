@@ -237,7 +237,7 @@ func (o *once) checkNext(tick, now time.Time) error {
 func (o *once) checkBegun(tick, now time.Time, r etcdretry.Response) error {
 	var latest metadata.Presence
 	for _, kv := range r.Keys(1).Kvs {
-		p := protocol.ReadPresence(o.layout.Parse(string(kv.Key)).ID, kv.Value, kv.Lease)
+		p := protocol.DecodePresence(o.layout.Parse(string(kv.Key)).ID, kv.Value, kv.Lease)
 		if p != nil && p.Now.After(latest.Now.Time) {
 			latest = *p
 		}

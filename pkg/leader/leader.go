@@ -108,7 +108,7 @@ func leadOnce(ctx context.Context, l *mutex.Lock, lead func(context.Context) err
 	return false, lead(work)
 }
 
-// retryPause is the pause before another attempt at a failed sign of life.
+// retryPause is the pause after a failed sign of life, and after a leadership that was lost before it was known.
 const retryPause = time.Second
 
 func keepAlive(l *mutex.Lock, o Options, failed func(error)) {

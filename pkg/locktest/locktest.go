@@ -145,9 +145,8 @@ func (s *Server) Expire(name string) {
 func (s *Server) ProveDead(name, reason string) {
 	s.t.Helper()
 	record := s.held(name)
-	statement := metadata.Statement{Name: name, UUID: record.UUID, Token: record.Token,
-		Cause:  metadata.CauseProcessEnded,
-		Reason: reason, Witness: metadata.WitnessHost, By: "locktest", At: metadata.Time{Time: time.Now()}}
+	statement := metadata.Statement{Name: name, UUID: record.UUID, Token: record.Token, Reason: reason, By: "locktest",
+		Cause: metadata.CauseProcessEnded, Witness: metadata.WitnessHost, At: metadata.Time{Time: time.Now()}}
 	s.must(s.store.RecordProof(context.Background(), statement))
 }
 
@@ -158,7 +157,7 @@ func (s *Server) RemoveAbandoned(name, reason string) {
 	s.ProveDead(name, reason)
 	r := s.removal(name, metadata.EndingAbandoned, reason)
 	for _, kv := range s.get(s.layout.Death(r.Record.UUID)) {
-		death := protocol.ReadStatement(r.Record.UUID, protocol.KV{Value: kv.Value, ModRevision: kv.ModRevision})
+		death := protocol.DecodeStatement(r.Record.UUID, protocol.KV{Value: kv.Value, ModRevision: kv.ModRevision})
 		lockrecord.AttachStatements(r.Record, death, nil)
 	}
 	if !r.Record.ProvenDead() {

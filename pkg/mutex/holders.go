@@ -157,7 +157,7 @@ func readHolders(of protocol.Layout, lock string, k kind, a etcdretry.Response, 
 	}
 	for _, kv := range a.Keys(op + reads - 1).Kvs {
 		name := of.Parse(string(kv.Key)).Lock
-		delay := protocol.ReadDelay(name, locktxn.KV(kv))
+		delay := protocol.DecodeDelay(name, locktxn.KV(kv))
 		base, number, isShare := metadata.ParseShare(name)
 		switch {
 		case name == lock:

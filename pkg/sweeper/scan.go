@@ -124,7 +124,7 @@ func (s *Sweeper) removeTickets(ctx context.Context) {
 	removed := 0
 	for _, waiters := range s.cfg.Queues() {
 		for _, w := range waiters {
-			if !s.isOverdue(w, now) {
+			if !s.hasTimedOut(w, now) {
 				continue
 			}
 			if removed == maxBatch || ctx.Err() != nil || try.Err() != nil || !s.removeTicket(try, w) {
@@ -135,9 +135,9 @@ func (s *Sweeper) removeTickets(ctx context.Context) {
 	}
 }
 
-// isOverdue reports whether the waiter should have given up by now, both by the times that it wrote and, in case its
+// hasTimedOut reports whether the waiter should have given up by now, both by the times that it wrote and, in case its
 // clock is behind, by our monotonic clock.
-func (s *Sweeper) isOverdue(w metadata.Waiter, now staleness.Moment) bool {
+func (s *Sweeper) hasTimedOut(w metadata.Waiter, now staleness.Moment) bool {
 	if w.TimeoutAt.IsZero() || w.Since.IsZero() || now.Wall.Before(w.TimeoutAt.Add(s.cfg.Policy.ClockSkew)) {
 		return false
 	}

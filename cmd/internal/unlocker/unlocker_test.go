@@ -99,7 +99,7 @@ func TestBlindKubernetesWitnessIsAnnounced(t *testing.T) {
 		if err != nil || len(resp.Kvs) != 1 {
 			return fmt.Errorf("not one presence: %v, %w", resp, err)
 		}
-		p := protocol.ReadPresence("x", resp.Kvs[0].Value, resp.Kvs[0].Lease)
+		p := protocol.DecodePresence("x", resp.Kvs[0].Value, resp.Kvs[0].Lease)
 		if !strings.HasPrefix(p.WitnessProblem, "the API server does not let us watch the pods of all namespaces") {
 			return fmt.Errorf("the problem is %q", p.WitnessProblem)
 		}

@@ -109,8 +109,9 @@ func Merge(now time.Time, sources ...[]Interval) []Interval {
 		}
 	}
 	slices.SortFunc(all, func(a, b Interval) int {
-		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(protocol.Instant(a.End), protocol.Instant(b.End)),
-			cmp.Compare(a.Token, b.Token), a.Begin.Compare(b.Begin), cmp.Compare(a.ID, b.ID))
+		return cmp.Or(cmp.Compare(a.Name, b.Name),
+			cmp.Compare(protocol.SortableTime(a.End), protocol.SortableTime(b.End)), cmp.Compare(a.Token, b.Token),
+			a.Begin.Compare(b.Begin), cmp.Compare(a.ID, b.ID))
 	})
 	all = dropContinued(all)
 	var before *Interval // the last hold

@@ -98,7 +98,7 @@ func Find(locks []*metadata.Record, queues map[string][]metadata.Waiter) []Cycle
 		found = append(found, g.cycle(group))
 	}
 	slices.SortFunc(found, func(a, b Cycle) int {
-		return cmp.Or(cmp.Compare(protocol.Instant(a.Since), protocol.Instant(b.Since)),
+		return cmp.Or(cmp.Compare(protocol.SortableTime(a.Since), protocol.SortableTime(b.Since)),
 			a.Waits[0].Who.Compare(b.Waits[0].Who))
 	})
 	return found

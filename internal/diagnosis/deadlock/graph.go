@@ -130,7 +130,7 @@ func (n *node) waitFor(lock int, since time.Time) {
 	switch {
 	case last < 0 || n.waits[last].lock != lock:
 		n.waits = append(n.waits, wait{lock, since})
-	case protocol.Instant(since) < protocol.Instant(n.waits[last].since):
+	case protocol.SortableTime(since) < protocol.SortableTime(n.waits[last].since):
 		n.waits[last].since = since
 	}
 }
