@@ -62,6 +62,9 @@ func New(c Config) *Collector {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
+	if c.Series != SeriesAll && c.Series != SeriesAlerting {
+		c.SeriesLimit = 0
+	}
 	limit := 0
 	if c.Series == SeriesAll {
 		limit = c.SeriesLimit
@@ -186,6 +189,3 @@ func (s Series) wanted(all, urgent int) int {
 	}
 	return 0
 }
-
-// hasAny reports whether any lock gets series of its own.
-func (s Series) hasAny() bool { return s == SeriesAll || s == SeriesAlerting }

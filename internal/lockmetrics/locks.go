@@ -58,11 +58,9 @@ func (c *Collector) locks(to scrape, s *locks.Snapshot, now time.Time) {
 	}
 	to.gauge("oldest_lock_timestamp_seconds", "When the lock held longest was taken, by its holder's clock.").
 		at(s.Totals.Oldest)
-	if c.config.Series.hasAny() {
-		c.ranks(to, c.withSeries(rows[:urgent]))
-		c.clocks(to, c.withSeries(clockOff))
-		c.ended(to, c.withSeries(ended))
-	}
+	c.ranks(to, c.withSeries(rows[:urgent]))
+	c.clocks(to, c.withSeries(clockOff))
+	c.ended(to, c.withSeries(ended))
 	wanted := rows[:c.config.Series.wanted(len(rows), urgent)]
 	shown := c.withSeries(wanted)
 	c.series(to, shown, s.Combined.Policy, now)
@@ -174,9 +172,6 @@ func (c *Collector) byName(to scrape, rows []*locks.Row, policy staleness.Policy
 
 func (c *Collector) unclaimed(to scrape, found []diagnosis.Unclaimed) {
 	to.gauge("unclaimed_locks", "Free locks that no waiter takes.")(float64(len(found)))
-	if !c.config.Series.hasAny() {
-		return
-	}
 	since := to.gauge("lock_unclaimed_since_timestamp_seconds", "When this program saw the lock become free that "+
 		"nobody takes; owner and hostname are of the first in line.", "lock", "owner", "hostname")
 	label := func(l diagnosis.Unclaimed) string { return text.NameLabel(l.Name) }
@@ -188,14 +183,11 @@ func (c *Collector) unclaimed(to scrape, found []diagnosis.Unclaimed) {
 // leased exports how many locks other libraries hold, and those that have been held for long.
 func (c *Collector) leased(to scrape, rows []*locks.Row, now time.Time) {
 	to.gauge("leased_locks", "Locks of other libraries, below the prefixes of --etcd-locks.")(float64(len(rows)))
-	if !c.config.Series.hasAny() || c.config.LeasedAlertAfter <= 0 {
-		return
-	}
 	since := to.gauge("leased_lock_held_since_timestamp_seconds", "Since when a lock of another library has been "+
 		"held, or when it was first seen, if longer ago than --etcd-locks.alert-after; owner is the value of its key.",
 		"lock", "owner")
 	long := slices.DeleteFunc(slices.Clone(rows), func(r *locks.Row) bool {
-		return now.Sub(r.SeenAt) < c.config.LeasedAlertAfter
+		return c.config.LeasedAlertAfter <= 0 || now.Sub(r.SeenAt) < c.config.LeasedAlertAfter
 	})
 	for _, r := range c.withSeries(long) {
 		since.at(r.SeenAt, label(r), text.Label(r.Owner))
