@@ -55,7 +55,7 @@ func Locks(fs *pflag.FlagSet) *protocol.Layout {
 	l := protocol.DefaultLayout()
 	prefix := l.Prefix()
 	fs.Var(&checkedValue{&prefix, func(prefix string) (_ string, err error) {
-		if err = checkPrefix(prefix); err == nil {
+		if err = checkPrefixes(prefix); err == nil {
 			l, err = protocol.NewLayout(prefix)
 		}
 		return l.Prefix(), err
@@ -63,10 +63,12 @@ func Locks(fs *pflag.FlagSet) *protocol.Layout {
 	return &l
 }
 
-// checkPrefix returns an error for a prefix of keys that is empty, or the next flag, because its value is missing.
-func checkPrefix(prefix string) error {
-	if strings.Trim(prefix, "/") == "" || strings.HasPrefix(prefix, "--") {
-		return errors.New("it must be how keys begin, such as app/")
+// checkPrefixes returns an error for a prefix of keys that is empty, or the next flag, because its value is missing.
+func checkPrefixes(prefixes ...string) error {
+	for _, prefix := range prefixes {
+		if strings.Trim(prefix, "/") == "" || strings.HasPrefix(prefix, "--") {
+			return errors.New("it must be how keys begin, such as app/")
+		}
 	}
 	return nil
 }
@@ -74,13 +76,8 @@ func checkPrefix(prefix string) error {
 // EtcdLocks defines the flag that names the prefixes of other libraries' locks.
 func EtcdLocks(fs *pflag.FlagSet, prefixes *[]string) {
 	fs.Var(&checkedValue{new(string), func(list string) (string, error) {
-		for prefix := range strings.SplitSeq(list, ",") {
-			if err := checkPrefix(prefix); err != nil {
-				return "", err
-			}
-			*prefixes = append(*prefixes, prefix)
-		}
-		return strings.Join(*prefixes, ","), nil
+		*prefixes = append(*prefixes, strings.Split(list, ",")...)
+		return strings.Join(*prefixes, ","), checkPrefixes(*prefixes...)
 	}}, "etcd-locks", "`prefix` of keys of other lock libraries, to show their locks, too; comma-separated or repeated")
 }
 
