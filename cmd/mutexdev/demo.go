@@ -25,9 +25,9 @@ type demoOptions struct {
 	Holder func(host string) *exec.Cmd
 }
 
-// forgotten is the lock that its holder forgets, again and again: it alerts 20 s after it was taken, and is
+// forgottenLock is the lock that its holder forgets, again and again: it alerts 20 s after it was taken, and is
 // auto-unlocked after a minute.
-const forgotten = "drm/rotate-keys"
+const forgottenLock = "drm/rotate-keys"
 
 // service is a pod and its job, which is done again when it returns.
 type service struct {

@@ -54,7 +54,7 @@ func (p *pod) imports(ctx context.Context) error {
 // rotateKeys hangs while it holds its lock: no progress, no release. The lock alerts and is then auto-unlocked; the
 // other pod, which waited, gets it and does the same.
 func (p *pod) rotateKeys(ctx context.Context) error {
-	return p.locks.Do(ctx, forgotten, func(held context.Context) error {
+	return p.locks.Do(ctx, forgottenLock, func(held context.Context) error {
 		<-held.Done()
 		// A correct program stops here, shortly before another one gets the lock, and releases it. This one waits for
 		// an answer that never comes.
@@ -134,9 +134,9 @@ func (p *pod) put(ctx context.Context, lock string, fields map[string]string) er
 	return err
 }
 
-// killed is the lock whose holder is killed, again and again, 15 s after it took it. The witness of this machine proves
-// that, and the unlocker frees the lock after the grace of 10 s.
-const killed = "payments/settlement"
+// killedLock is the lock whose holder is killed, again and again, 15 s after it took it. The witness of this machine
+// proves that, and the unlocker frees the lock after the grace of 10 s.
+const killedLock = "payments/settlement"
 
 // settlements has a process of its own take the lock, and kills it while it holds it. The process of the other pod
 // waits, and gets the lock long before its deadline.
@@ -165,7 +165,7 @@ func (p *pod) settlements(ctx context.Context) error {
 	return holder.Wait()
 }
 
-// holdUntilKilled takes the lock [killed], writes a line, and holds the lock until it reads a line or the process is
+// holdUntilKilled takes the lock [killedLock], writes a line, and holds the lock until it reads a line or the process is
 // killed.
 func holdUntilKilled(ctx context.Context, etcd *clientv3.Client, host string, in io.Reader, out io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
@@ -181,7 +181,7 @@ func holdUntilKilled(ctx context.Context, etcd *clientv3.Client, host string, in
 		return err
 	}
 	defer locks.Close()
-	return locks.Do(ctx, killed, func(ctx context.Context) error {
+	return locks.Do(ctx, killedLock, func(ctx context.Context) error {
 		fmt.Fprintln(out, "held")
 		<-ctx.Done()
 		return context.Cause(ctx)

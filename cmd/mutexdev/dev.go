@@ -62,7 +62,7 @@ func (o *options) run(ctx context.Context, out io.Writer) error {
 			return err
 		}
 		demo := demoOptions{Etcd: etcd, Speed: o.speed, Log: log.Level(zerolog.ErrorLevel)}
-		if witnesses() {
+		if canWitness() {
 			demo.Holder = func(host string) *exec.Cmd {
 				return exec.Command(program, holderName, o.etcd.value, host) //nolint:gosec,noctx // told when to end
 			}
@@ -103,13 +103,13 @@ func (o *options) addPrograms(group *daemon.Group) error {
 		"--sweep.abandoned=unlock", "--sweep.abandoned-grace="+paced(p.AbandonedGrace))
 	add("mutexdash", mutexdash.Command, "--web.source-link="+checkout()+"/="+repository+"{file}#L{line}",
 		"--web.environment=mutexdev", "--web.listen-address="+o.web.value, "--web.ops-address=127.0.0.1:0")
-	if witnesses() {
+	if canWitness() {
 		add("witness", unlocker.Command, "witness", "--log.level=error", "--web.listen-address=127.0.0.1:0")
 	}
 	return nil
 }
 
-func witnesses() bool { return runtime.GOOS == "linux" }
+func canWitness() bool { return runtime.GOOS == "linux" }
 
 // awaitUnlocker waits until the dashboard knows the unlocker: before that, it says that none is running. It reports
 // false if ctx ends first.

@@ -147,12 +147,12 @@ func (o *options) tour() string {
   7. media/transcoders     a semaphore of three permits, of which a long film wants two: Waiting shows who is next
   8. catalog/prices        a read-write lock: readers together, then the writer alone
   9. reports/statistics    a job that two pods try to run, and that runs once a minute
-`, forgotten, second(20), second(65), second(40))
-	if witnesses() {
+`, forgottenLock, second(20), second(65), second(40))
+	if canWitness() {
 		tour += fmt.Sprintf(` 10. %s   its process is killed (kill -9) %s after it took the lock: a witness
                            proves that it is dead, and after %s the waiting pod has the lock, long before
                            the deadline
-`, killed, second(15), second(10))
+`, killedLock, second(15), second(10))
 	}
 	return tour + "\n"
 }

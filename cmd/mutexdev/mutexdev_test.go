@@ -125,21 +125,21 @@ func TestANewcomerSeesLocksAndAnAutoUnlock(t *testing.T) {
 			states["catalog/import/eu"]["held"] &&
 			states["nightly/database dump"]["held"] && states["reports/weekly"]["malformed"] &&
 			states["search/reindex"]["alerting"] &&
-			states[forgotten]["alerting"] && states["media/transcoders#1"]["waited for"] &&
+			states[forgottenLock]["alerting"] && states["media/transcoders#1"]["waited for"] &&
 			states["catalog/prices#2"]["held"] && states["catalog/prices"]["held"] &&
 			states["reports/statistics"]["held"]
 	})
 	etcdtest.Eventually(t, "the forgotten lock was auto-unlocked", func() bool {
 		metrics := get(t, "http://"+unlocker+"/metrics")
-		return regexp.MustCompile(`(?m)^unlocker_lock_last_auto_unlock_timestamp_seconds{.*lock="` + forgotten +
+		return regexp.MustCompile(`(?m)^unlocker_lock_last_auto_unlock_timestamp_seconds{.*lock="` + forgottenLock +
 			`"`).MatchString(metrics)
 	})
-	if witnesses() {
+	if canWitness() {
 		// without waiting for its deadline
-		proctest.Answers(t, "http://"+dashboard+"/api/v1/history?q="+killed, http.StatusOK,
-			`"name":"`+killed+`"`, `"how":"abandoned"`)
+		proctest.Answers(t, "http://"+dashboard+"/api/v1/history?q="+killedLock, http.StatusOK,
+			`"name":"`+killedLock+`"`, `"how":"abandoned"`)
 	}
-	proctest.Answers(t, "http://"+dashboard+"/lock?name="+forgotten, http.StatusOK, "rotateKeys") // taken again
+	proctest.Answers(t, "http://"+dashboard+"/lock?name="+forgottenLock, http.StatusOK, "rotateKeys") // taken again
 
 	dev.Stop(t)
 	if left, _ := filepath.Glob(filepath.Join(tmp, "*")); len(left) > 0 {
@@ -207,9 +207,9 @@ func TestNothingOutlivesAKilledMutexdev(t *testing.T) {
 		return dashboard != nil
 	})
 	pid := 0
-	if witnesses() {
+	if canWitness() {
 		etcdtest.Eventually(t, "a process of its own holds the lock whose holder the demo kills", func() bool {
-			page := get(t, "http://"+dashboard[1]+"/api/v1/lock?name="+killed)
+			page := get(t, "http://"+dashboard[1]+"/api/v1/lock?name="+killedLock)
 			if found := regexp.MustCompile(`"pid": ?([0-9]+)`).FindStringSubmatch(page); found != nil {
 				pid, _ = strconv.Atoi(found[1])
 			}
@@ -217,7 +217,7 @@ func TestNothingOutlivesAKilledMutexdev(t *testing.T) {
 		})
 	}
 	dev.Kill()
-	if witnesses() {
+	if canWitness() {
 		etcdtest.Eventually(t, "that process ends, too", func() bool { return ended(pid) })
 	}
 }

@@ -190,11 +190,11 @@ func PutTombstone(l protocol.Layout, lock, uuid string, lease clientv3.LeaseID) 
 func leaveQueue(l protocol.Layout, lock, uuid string) []clientv3.Op {
 	return []clientv3.Op{
 		clientv3.OpDelete(l.Ticket(lock, uuid)),
-		clientv3.OpTxn([]clientv3.Cmp{isTail(l, lock, uuid)}, []clientv3.Op{clientv3.OpDelete(l.Tail(lock))}, nil),
+		clientv3.OpTxn([]clientv3.Cmp{tailNames(l, lock, uuid)}, []clientv3.Op{clientv3.OpDelete(l.Tail(lock))}, nil),
 	}
 }
 
-// isTail returns the compare that the attempt has the newest ticket.
-func isTail(l protocol.Layout, lock, uuid string) clientv3.Cmp {
+// tailNames returns the compare that the tail names the attempt, which then has the newest ticket.
+func tailNames(l protocol.Layout, lock, uuid string) clientv3.Cmp {
 	return clientv3.Compare(clientv3.Value(l.Tail(lock)), "=", uuid)
 }

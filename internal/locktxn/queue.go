@@ -151,7 +151,7 @@ func readTickets(l protocol.Layout, lock string, opts ...clientv3.OpOption) clie
 // own, see [NewestExcept] and [LeaveAsTail].
 func Leave(l protocol.Layout, lock, uuid string, rest ...clientv3.Op) Txn {
 	return Txn{
-		If:   []clientv3.Cmp{isTail(l, lock, uuid)},
+		If:   []clientv3.Cmp{tailNames(l, lock, uuid)},
 		Then: slices.Concat(rest, []clientv3.Op{readNewestTickets(l, lock, 2)}),
 		Else: slices.Concat(rest, []clientv3.Op{clientv3.OpDelete(l.Ticket(lock, uuid))}),
 	}
@@ -180,7 +180,7 @@ func NewestExcept(l protocol.Layout, tickets []*mvccpb.KeyValue, except string) 
 // If its compares fail, one of the two has changed. If it is refused because the lease is gone, the ticket before it is
 // gone, too, or about to be.
 func LeaveAsTail(l protocol.Layout, lock, uuid string, before NewestTicket) Txn {
-	t := Txn{If: []clientv3.Cmp{isTail(l, lock, uuid)}, Then: []clientv3.Op{clientv3.OpDelete(l.Ticket(lock, uuid))}}
+	t := Txn{If: []clientv3.Cmp{tailNames(l, lock, uuid)}, Then: []clientv3.Op{clientv3.OpDelete(l.Ticket(lock, uuid))}}
 	if before.Revision == 0 {
 		t.Then = append(t.Then, clientv3.OpDelete(l.Tail(lock)))
 		return t

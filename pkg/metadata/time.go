@@ -21,11 +21,11 @@ func ParseTime(s string) (time.Time, error) {
 	if len(s) > secondDigits && s[secondDigits] == '.' {
 		whole = s[:secondDigits]
 		fraction = s[secondDigits+1:]
-		if fraction == "" || len(fraction) > 9 || !digits(fraction) {
+		if fraction == "" || len(fraction) > 9 || !allDigits(fraction) {
 			return time.Time{}, fmt.Errorf("%.40q is not a time: expected one to nine digits after the point", s)
 		}
 	}
-	if len(whole) != secondDigits || !digits(whole) {
+	if len(whole) != secondDigits || !allDigits(whole) {
 		return time.Time{},
 			fmt.Errorf("%.40q is not a time: expected seconds since 1970 with ten digits, like 1553682600.25", s)
 	}
@@ -83,4 +83,4 @@ func (t *Time) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-func digits(s string) bool { return strings.Trim(s, "0123456789") == "" }
+func allDigits(s string) bool { return strings.Trim(s, "0123456789") == "" }

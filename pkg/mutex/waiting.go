@@ -78,7 +78,7 @@ type waitStatus struct {
 // refresh reads who holds the lock and who is ahead.
 func (v *waitStatus) refresh(ctx context.Context) (HeldError, error) {
 	if !v.listed && v.position.Revision != 0 {
-		if err := v.list(ctx); err != nil {
+		if err := v.listTickets(ctx); err != nil {
 			return HeldError{}, err
 		}
 	}
@@ -90,11 +90,11 @@ func (v *waitStatus) refresh(ctx context.Context) (HeldError, error) {
 	tickets := len(r.Responses) - len(probes)
 	switch {
 	case !r.Succeeded:
-		v.read(r)
+		v.setHolders(r)
 	case int(r.Keys(0).Count) != v.keys, int(r.Keys(1).Count) != v.delays:
 		// a share was released, or a delay is over
 		if r, err := v.c.retry.Send(ctx, locktxn.ReadHolders(v.c.layout, v.kind.claim(v.position.Lock))); err == nil {
-			v.read(r)
+			v.setHolders(r)
 		}
 	}
 	for i, uuid := range probes {
@@ -102,7 +102,7 @@ func (v *waitStatus) refresh(ctx context.Context) (HeldError, error) {
 			v.ahead = slices.DeleteFunc(v.ahead, func(other string) bool { return other == uuid })
 		}
 	}
-	v.checkOverdue(ctx)
+	v.updateOverdue(ctx)
 	v.status.At = v.c.wall()
 	if v.position.Revision != 0 {
 		v.status.Position = len(v.ahead) + 1
@@ -110,22 +110,22 @@ func (v *waitStatus) refresh(ctx context.Context) (HeldError, error) {
 	return v.status, nil
 }
 
-// checkOverdue finds out whether anything removes a hold whose deadline has passed. A refresh does not notice that the
+// updateOverdue finds out whether anything removes a hold whose deadline has passed. A refresh does not notice that the
 // holder extended it.
-func (v *waitStatus) checkOverdue(ctx context.Context) {
+func (v *waitStatus) updateOverdue(ctx context.Context) {
 	due := earliestAutoUnlock(v.status.Holders, v.status.Holder)
 	if !due.IsZero() && !due.After(v.c.wall()) && !due.Equal(v.overdue.due) {
 		r, err := v.c.retry.Send(ctx, locktxn.ReadHolders(v.c.layout, v.kind.claim(v.position.Lock)))
 		if err != nil {
 			return
 		}
-		v.read(r)
+		v.setHolders(r)
 	}
 	v.status.NoUnlocker = v.overdue.nothingRemoves(ctx, v.c, earliestAutoUnlock(v.status.Holders, v.status.Holder))
 }
 
-// list reads which tickets are ahead.
-func (v *waitStatus) list(ctx context.Context) error {
+// listTickets reads which tickets are ahead.
+func (v *waitStatus) listTickets(ctx context.Context) error {
 	r, err := v.c.retry.Send(ctx, locktxn.ReadTicketsAhead(v.c.layout, v.position))
 	if err != nil {
 		return err
@@ -149,8 +149,8 @@ func (v *waitStatus) probes() []string {
 	return probes
 }
 
-// read takes the holders from the first operations of an answer.
-func (v *waitStatus) read(r etcdretry.Response) {
+// setHolders stores the holders from the first operations of an answer.
+func (v *waitStatus) setHolders(r etcdretry.Response) {
 	h := readHolders(v.c.layout, v.position.Lock, v.kind, r, 0, locktxn.HolderReads)
 	v.known = v.kind.knownHolders(v.position.Lock, h)
 	position := v.status.Position

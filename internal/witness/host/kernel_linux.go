@@ -53,17 +53,17 @@ func exists(pid int64) bool { return !errors.Is(unix.Kill(int(pid), 0), unix.ESR
 
 func (h *handle) ended() bool {
 	var over bool
-	err := h.raw.Control(func(fd uintptr) { over = readable(fd) })
+	err := h.raw.Control(func(fd uintptr) { over = processEnded(fd) })
 	return err == nil && over
 }
 
 // wait returns nil when the process has ended, and an error when the handle was closed before.
-func (h *handle) wait() error { return h.raw.Read(readable) }
+func (h *handle) wait() error { return h.raw.Read(processEnded) }
 
 func (h *handle) close() { h.file.Close() }
 
-// readable reports whether the process behind the descriptor has ended, with all of its threads.
-func readable(fd uintptr) bool {
+// processEnded reports whether the process behind the descriptor has ended, with all of its threads.
+func processEnded(fd uintptr) bool {
 	for {
 		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 		n, err := unix.Poll(fds, 0)

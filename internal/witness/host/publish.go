@@ -20,7 +20,7 @@ func (w *Witness) publishAll(ctx context.Context) {
 	retry := w.pauses.retry
 	for {
 		var later <-chan time.Time
-		if w.writeAll(ctx) && w.checkWritable(ctx) {
+		if w.writeAll(ctx) && w.isWritable(ctx) {
 			retry = w.pauses.retry
 		} else {
 			later = time.After(retry)
@@ -57,9 +57,9 @@ func (w *Witness) writeAll(ctx context.Context) (done bool) {
 	return len(w.unpublished()) == 0
 }
 
-// checkWritable reports whether etcd accepts statements. It asks etcd only after a refusal, when no pending statement
+// isWritable reports whether etcd accepts statements. It asks etcd only after a refusal, when no pending statement
 // would show it.
-func (w *Witness) checkWritable(ctx context.Context) bool {
+func (w *Witness) isWritable(ctx context.Context) bool {
 	w.mu.Lock()
 	writable := w.writeProblem == ""
 	w.mu.Unlock()
