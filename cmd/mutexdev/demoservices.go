@@ -165,8 +165,8 @@ func (p *pod) settlements(ctx context.Context) error {
 	return holder.Wait()
 }
 
-// holdUntilKilled takes the lock [killedLock], writes a line, and holds the lock until it reads a line or the process is
-// killed.
+// holdUntilKilled takes the lock [killedLock], writes a line, and holds the lock until it reads a line or the process
+// is killed.
 func holdUntilKilled(ctx context.Context, etcd *clientv3.Client, host string, in io.Reader, out io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

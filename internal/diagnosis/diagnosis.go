@@ -136,7 +136,8 @@ func Diagnose(f Input) Diagnosis {
 	case r.ProvenDead():
 		return Diagnosis{Dead, "Dead", EndedText(r.Death), nil}
 	case IsSuspected(r):
-		return Diagnosis{ProbablyDead, "Probably dead", EndedText(r.Suspicion).Say("; this is a suspicion, not proof"), nil}
+		return Diagnosis{ProbablyDead, "Probably dead",
+			EndedText(r.Suspicion).Say("; this is a suspicion, not proof"), nil}
 	case f.isLate() && f.ReportInterval > 0 && f.silence() > deadTimes*f.ReportInterval:
 		return Diagnosis{ProbablyDead, "Probably dead", Sentence{}.Say("it reported about every " +
 			text.Duration(f.ReportInterval) + ", and has been silent for ").Since(r.Alive.At), nil}

@@ -156,8 +156,8 @@ func commands(r *metadata.Record, kind StepKind) []string {
 	case GiveTime:
 		return []string{text.Mutexctl("extend", r.Name, "--uuid", hold, "--by", "10m", "--reason", "")}
 	case AskToFinish, ForceUnlock:
-		return []string{text.Mutexctl(pick(kind == ForceUnlock, "force-unlock", "ask"), r.Name, "--uuid", hold, "--reason",
-			"")}
+		command := pick(kind == ForceUnlock, "force-unlock", "ask")
+		return []string{text.Mutexctl(command, r.Name, "--uuid", hold, "--reason", "")}
 	}
 	return nil
 }

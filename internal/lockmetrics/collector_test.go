@@ -205,7 +205,8 @@ unlocker_lock_locked_timestamp_seconds{hostname="host-1",lock="late",owner="bill
 
 func TestAlarmsAreExportedOnlyIfKnown(t *testing.T) {
 	known := false
-	c := lockmetrics.NewViewCollector("unlocker", newWorld(), func() ([]string, bool) { return []string{"NOSPACE"}, known })
+	alarms := func() ([]string, bool) { return []string{"NOSPACE"}, known }
+	c := lockmetrics.NewViewCollector("unlocker", newWorld(), alarms)
 	expect(t, c, "", "unlocker_etcd_alarm")
 	known = true
 	expect(t, c, `

@@ -93,8 +93,8 @@ func (c *Collector) clocks(to scrape, rows []*locks.Row) {
 
 func label(r *locks.Row) string { return text.NameLabel(r.Name) }
 
-// firstOfEachLabels keeps the first ones, up to a limit, without those whose labels another one has: a duplicate series,
-// by accident or to hide one, would fail the whole scrape.
+// firstOfEachLabels keeps the first ones, up to a limit, without those whose labels another one has: a duplicate
+// series, by accident or to hide one, would fail the whole scrape.
 func firstOfEachLabels[T any, L comparable](all []T, limit int, labels func(T) L) (kept []T) {
 	taken := map[L]bool{}
 	for _, one := range all {

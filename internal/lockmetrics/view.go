@@ -21,8 +21,8 @@ type ViewCollector struct {
 	raised    func() ([]string, bool)
 }
 
-// NewViewCollector returns a collector; it is not registered. namespace is the first word of every metric name: unlocker or
-// mutexdash. alarms returns the alarms that etcd has raised; false if they are unknown.
+// NewViewCollector returns a collector; it is not registered. namespace is the first word of every metric name:
+// unlocker or mutexdash. alarms returns the alarms that etcd has raised; false if they are unknown.
 func NewViewCollector(namespace string, followed Followed, alarms func() ([]string, bool)) *ViewCollector {
 	return &ViewCollector{namespace, followed, alarms}
 }

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// maxBatchRemovals is how many removals go into one transaction: more would delay lock holders, fewer would slow down
-	// the sweep. A nested transaction counts as one of the 128 operations that etcd allows.
+	// maxBatchRemovals is how many removals go into one transaction: more would delay lock holders, fewer would slow
+	// down the sweep. A nested transaction counts as one of the 128 operations that etcd allows.
 	maxBatchRemovals = 64
 	maxBatchBytes    = 1 << 20 // etcd allows 1.5 MB
 )

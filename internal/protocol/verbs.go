@@ -83,7 +83,8 @@ const (
 func (v Verb) Info() VerbInfo {
 	switch v {
 	case VerbForceUnlock, VerbEndDelay: // both free the lock while the former holder may be at work
-		return VerbInfo{Permission: "unlock", FreesLock: true, ReasonField: "reason", MinReasonLength: minLongReasonLength}
+		return VerbInfo{Permission: "unlock", FreesLock: true, ReasonField: "reason",
+			MinReasonLength: minLongReasonLength}
 	case VerbAsk:
 		return VerbInfo{Permission: "ask", ReasonField: "reason", MinReasonLength: minReasonLength,
 			Mark: Mark{Field: lockrecord.FieldAsked}}

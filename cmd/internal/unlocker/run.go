@@ -40,7 +40,8 @@ func run(ctx context.Context, o options) error {
 		return daemon.Usage(err)
 	}
 	registry := daemon.NewRegistry(namespace)
-	registry.MustRegister(lockmetrics.NewViewCollector(namespace, r.view, r.health.Alarms), r.metrics, r.sweeper, requests,
+	view := lockmetrics.NewViewCollector(namespace, r.view, r.health.Alarms)
+	registry.MustRegister(view, r.metrics, r.sweeper, requests,
 		lockmetrics.PolicyInfo(string(r.config.Mode), r.config.Policy.ToPresence(nil).Abandoned))
 	registry.MustRegister(certificate.NewMetrics(namespace, certificate.Sources{EtcdClient: o.etcd.ClientCertificate,
 		EtcdServer: r.health.ServerCertificate, Web: o.web.Certificate}))

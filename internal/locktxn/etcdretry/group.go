@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// maxGroupSize is the maximum number of transactions that share a request. As soon as this many wait, they are sent.
+	// maxGroupSize is how many transactions share a request at most. As soon as this many wait, they are sent.
 	maxGroupSize = 8
 
 	// maxGroupWait is how long a transaction waits for others at most, also while a request to a member that hangs is
