@@ -202,7 +202,7 @@ func (v *View) Rows() []*locks.Row {
 }
 
 const (
-	maxKeys  = 50_000                // more are left out: a list of them in the worst order takes half a second
+	maxKeys  = 50_000                // more are left out: a list of them takes a quarter of a second
 	maxBytes = metadata.MaxTextBytes // of a value that are kept; a longer key is left out
 	// Reading a lease costs etcd a request, so with more holders, each lease is read less often.
 	maxReads = 200 // at once
