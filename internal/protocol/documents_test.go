@@ -153,8 +153,8 @@ func TestPresenceIsReadAsFarAsPossible(t *testing.T) {
 	if p := protocol.DecodePresence("eu-1", []byte(presence(`"sweep":`+sweep)), 0); p != nil {
 		t.Errorf("read without a lease: %+v", p)
 	}
-	value := presence(`"hostname":"` + strings.Repeat("é", 5000) + `","held_back":["` + strings.Repeat("x", 5000) + `"` +
-		strings.Repeat(`,"gap"`, 100) + `]`)
+	value := presence(`"hostname":"` + strings.Repeat("é", 5000) + `","held_back":["` + strings.Repeat("x", 5000) +
+		`"` + strings.Repeat(`,"gap"`, 100) + `]`)
 	long := protocol.DecodePresence(strings.Repeat("i", 5000), []byte(value), 1)
 	if len(long.ID) > metadata.MaxTextBytes || len(long.Hostname) > metadata.MaxTextBytes || len(long.HeldBack) != 16 ||
 		len(long.HeldBack[0]) > metadata.MaxTextBytes {
