@@ -88,7 +88,6 @@ func (l *listing) fromArguments(cmd *cobra.Command, run func(context.Context) er
 	}
 }
 
-// parse reads the words of a query.
 func (l *listing) parse(words []string) error {
 	l.query = locks.ParseQuery(strings.Join(words, " "), l.about)
 	if err := l.query.Err(); err != nil {

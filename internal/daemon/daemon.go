@@ -60,7 +60,7 @@ func Main(name, logFormat string, run func(context.Context) error) (status int) 
 	return end.with(run(ctx))
 }
 
-// exitReporter says why a program ends.
+// exitReporter reports why a program ends.
 type exitReporter struct {
 	program string
 	log     LogSettings

@@ -208,7 +208,6 @@ func valuesText(ids map[string][]string) string {
 	return strings.Join(parts, ", ")
 }
 
-// unlockerNames lists unlockers by their ids.
 func unlockerNames(ids []string) string {
 	var shown []string
 	for _, id := range ids[:min(len(ids), maxNamed)] {

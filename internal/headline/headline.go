@@ -68,7 +68,7 @@ type More struct {
 	SameClass bool // as that of the sentence
 }
 
-// String is "2 more late".
+// String returns "2 more late".
 func (m More) String() string {
 	words := m.Class.String()
 	if m.Class == locks.ClassDeadlock {

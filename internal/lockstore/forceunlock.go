@@ -68,7 +68,6 @@ func (s *Store) forceUnlockUnrecorded(ctx context.Context, r *locktxn.Removal, a
 	return nil
 }
 
-// commitForced sends a forced removal.
 func (s *Store) commitForced(ctx context.Context, r *locktxn.Removal,
 	a protocol.Action) (*clientv3.TxnResponse, error) {
 	return s.history.commitWithLease(ctx, 1, func(lease clientv3.LeaseID) (*clientv3.TxnResponse, error) {

@@ -51,7 +51,6 @@ func (s *Store) CheckWitnessRights(ctx context.Context, uuid string) error {
 	return err
 }
 
-// recordStatement writes a statement.
 func (s *Store) recordStatement(ctx context.Context, statement metadata.Statement,
 	build func(l protocol.Layout, s metadata.Statement, lease clientv3.LeaseID) locktxn.Txn) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)

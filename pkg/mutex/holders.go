@@ -187,7 +187,6 @@ func readShares(of protocol.Layout, lock string, k kind, kvs []*mvccpb.KeyValue)
 	return shares
 }
 
-// hasDelays reports whether there are lock delays.
 func (h *holders) hasDelays() bool { return h.delay != nil || len(h.delays) > 0 }
 
 // lastDelay returns the delay that lasts longest, as far as is known; nil if there is none.

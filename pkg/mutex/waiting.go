@@ -124,7 +124,6 @@ func (v *waitStatus) updateOverdue(ctx context.Context) {
 	v.status.NoUnlocker = v.overdue.nothingRemoves(ctx, v.c, earliestAutoUnlock(v.status.Holders, v.status.Holder))
 }
 
-// listTickets reads which tickets are ahead.
 func (v *waitStatus) listTickets(ctx context.Context) error {
 	r, err := v.c.retry.Send(ctx, locktxn.ReadTicketsAhead(v.c.layout, v.position))
 	if err != nil {

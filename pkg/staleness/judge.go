@@ -30,7 +30,7 @@ type Moment struct {
 	Mono time.Duration // on the clock of [metadata.Seen]
 }
 
-// Judgement is the judgement of one lock.
+// Judgement is the result of [Judge]: the state of a lock, and its deadlines in effect.
 type Judgement struct {
 	State metadata.State
 	// DueAlert and ExpiresAt are the deadlines in effect, in UTC: alert_at and auto_unlock_at of the record, or the

@@ -34,7 +34,7 @@ type timeChoice struct {
 // otherTime is the choice of an amount that is typed.
 const otherTime = "own"
 
-// markForm asks whether, and why.
+// markForm returns the form that asks for the reason and, if the verb has one, for the duration.
 func (o *Operation) markForm(r *app.Request, lock *app.Lock, typed Request,
 	wrong *FieldError) (app.Answer, error) {
 	row := lock.Row

@@ -177,7 +177,7 @@ func (s RichText) String() string {
 	return said
 }
 
-// Plural is "1 lock" or "2 locks".
+// Plural returns "1 lock" or "2 locks".
 func Plural(n int, one, many string) string {
 	if n == 1 {
 		return "1 " + one

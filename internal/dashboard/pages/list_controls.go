@@ -11,7 +11,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// fillControls adds what filters and sorts.
+// fillControls fills in the filters and the links that sort.
 func (p *Pages) fillControls(v *listPage, s *locks.Snapshot, l ListRequest, found locks.Counts,
 	free []diagnosis.Unclaimed) {
 	if len(l.Query.Terms) > 0 {

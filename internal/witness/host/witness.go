@@ -76,7 +76,7 @@ type held struct {
 	reported    bool                // it was logged and counted
 }
 
-// process is a holder of locks.
+// process is what the witness knows about a holder of locks.
 type process struct {
 	holder
 	locks        map[string]*held
