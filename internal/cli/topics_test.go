@@ -8,7 +8,9 @@ import (
 )
 
 func TestHelpDescribesEveryMemberOfOwnJSON(t *testing.T) {
-	for help, of := range map[string]any{changeMembers: eventJSON{}, periodMembers: periodJSON{}, taskMembers: taskJSON{}} {
+	for help, of := range map[string]any{
+		changeMembers: eventJSON{}, periodMembers: periodJSON{}, taskMembers: taskJSON{},
+	} {
 		var described, printed []string
 		for line := range strings.Lines(help) {
 			names, _, _ := strings.Cut(strings.TrimSpace(line), "  ")
