@@ -56,17 +56,16 @@ func (o *showOptions) run(ctx context.Context, s *session, name string) error {
 	if err != nil {
 		return err
 	}
-	others, err := o.printLeased(ctx, s, name)
-	if err != nil {
-		return err
-	}
 	if !l.isEmpty() {
 		if err := o.print(l); err != nil {
 			return err
 		}
 	}
+	if found, err := o.printLeased(ctx, s, name); found > 0 || err != nil {
+		return err
+	}
 	switch {
-	case l.isHeld() || others > 0:
+	case l.isHeld():
 		return nil
 	case len(l.Delays) > 0:
 		return noLockErrorf("%s", s.delayText(name, l.Delays))
