@@ -9,7 +9,6 @@ package protocol
 import (
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -309,8 +308,7 @@ type KV struct {
 func (kv KV) IsContender() bool {
 	i := strings.LastIndexByte(kv.Key, '/')
 	last := kv.Key[i+1:]
-	return i > 0 && kv.Lease != 0 &&
-		(last == strconv.FormatInt(kv.Lease, 16) || last == strconv.FormatInt(kv.Lease, 10))
+	return i > 0 && kv.Lease != 0 && (last == fmt.Sprintf("%x", kv.Lease) || last == fmt.Sprint(kv.Lease))
 }
 
 // Lease is a lease as etcd last described it.
