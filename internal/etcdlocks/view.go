@@ -61,17 +61,6 @@ func New(prefixes []string, own protocol.Layout, s Source, onEnded func(*locks.R
 	return v
 }
 
-// setProblem stores why the locks below a prefix are not current, and logs it if it is new.
-func (v *View) setProblem(prefix, cause string) {
-	problem := "The locks below " + text.Visible(prefix) + " are not current: " + cause + "."
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.problems[prefix] != problem {
-		v.log.Warn().Msg(problem)
-	}
-	v.problems[prefix] = problem
-}
-
 // Problems returns why locks are not current, a sentence for each prefix.
 func (v *View) Problems() []string {
 	v.mu.Lock()
@@ -104,7 +93,13 @@ func (v *View) follow(ctx context.Context, prefix string) {
 			})
 		}
 		if pass.Err() == nil {
-			v.setProblem(prefix, etcdconn.Explain(err))
+			problem := "The locks below " + text.Visible(prefix) + " are not current: " + etcdconn.Explain(err) + "."
+			v.mu.Lock()
+			if v.problems[prefix] != problem {
+				v.log.Warn().Msg(problem)
+			}
+			v.problems[prefix] = problem
+			v.mu.Unlock()
 			etcdretry.Sleep(pass, 2*time.Second)
 		}
 		cancel()
