@@ -116,8 +116,7 @@ func Shapes() []Shape {
 		{"A lock of another library", Leased{}, []Line{
 			{"key, lease", "of the holder; the lease in hex"},
 			{"single_key", "whether it is one key with a lease, which need not be a lock, and not a queue"},
-			{"ttl_seconds", "how long the lease lasts; null, like ends_at, when it cannot be read"},
-			{"ends_at", "when the lease ends unless it is kept alive"},
+			{"ttl_seconds, ends_at", "how long the lease lasts, and when it ends unless it is kept alive; null when unread"},
 		}},
 		{"One lock in full, beside the members of a lock", Document{}, []Line{
 			{"headline", "what a person must know first about the lock; null when there is nothing"},
