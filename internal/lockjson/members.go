@@ -116,7 +116,7 @@ func Shapes() []Shape {
 		{"A lock of another library", Leased{}, []Line{
 			{"key, lease", "of the holder; the lease in hex"},
 			{"single_key", "whether it is one key with a lease, which need not be a lock, and not a queue"},
-			{"ttl_seconds, ends_at", "how long the lease lasts, and when it ends unless it is kept alive; null when unread"},
+			{"ttl_seconds, ends_at", "how long the lease lasts, and its end unless it is kept alive; null if unread"},
 		}},
 		{"One lock in full, beside the members of a lock", Document{}, []Line{
 			{"headline", "what a person must know first about the lock; null when there is nothing"},
