@@ -1,7 +1,6 @@
 package sweeper_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,6 +19,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/lockrecord"
 	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/internal/testkit/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 	"github.com/clustermutex/unlocker/pkg/sweeper"
@@ -233,9 +234,8 @@ type node struct {
 	watches bool // it is told of deaths at once
 	stale   *protocol.Freshness
 
-	mu     sync.Mutex
-	ahead  time.Duration // of its wall clock
-	logged bytes.Buffer
+	ahead  atomic.Int64 // of its wall clock, in nanoseconds
+	logged proctest.Log
 	stop   context.CancelFunc
 	done   chan struct{}
 }
@@ -279,17 +279,9 @@ func (n *node) hear() {
 
 func (n *node) clock() time.Duration { return time.Since(n.started) }
 
-func (n *node) wall() time.Time {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return time.Now().Add(n.ahead)
-}
+func (n *node) wall() time.Time { return time.Now().Add(time.Duration(n.ahead.Load())) }
 
-func (n *node) jump(d time.Duration) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.ahead += d
-}
+func (n *node) jump(d time.Duration) { n.ahead.Add(int64(d)) }
 
 // locks iterates over the records by name, reusing one record.
 func (n *node) locks() iter.Seq[*metadata.Record] {
@@ -345,16 +337,8 @@ func (n *node) peers() []metadata.Presence {
 	return peers
 }
 
-func (n *node) Write(line []byte) (int, error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.logged.Write(line)
-}
-
 // log returns the lines with this message so far.
 func (n *node) log(message string) []map[string]any {
-	n.mu.Lock()
-	defer n.mu.Unlock()
 	var found []map[string]any
 	for line := range strings.Lines(n.logged.String()) {
 		var fields map[string]any
@@ -396,7 +380,7 @@ func (n *node) config() sweeper.Config {
 	c.Locks, c.Lock = n.locks, n.lock
 	c.Clock, c.Now = n.clock, n.wall
 	c.Fresh = n.fresh
-	c.Log = zerolog.New(n)
+	c.Log = zerolog.New(&n.logged)
 	c.Announce, c.Remove = n.store.announce, n.store.remove
 	c.Peers = func() []metadata.Presence { return nil }
 	c.Queues = func() map[string][]metadata.Waiter { return nil }
@@ -451,7 +435,7 @@ func withoutMembers(_ *node, c *sweeper.Config) {
 }
 func withPeers(n *node, c *sweeper.Config) { c.Peers = n.peers }
 func ahead(d time.Duration) func(*node, *sweeper.Config) {
-	return func(n *node, _ *sweeper.Config) { n.ahead = d }
+	return func(n *node, _ *sweeper.Config) { n.jump(d) }
 }
 
 // wait lets time pass and everything due happen. The mutex orders the test before and after the sweepers' actions,
