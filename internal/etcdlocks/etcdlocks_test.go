@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -127,9 +128,10 @@ func TestHiddenKeysAndTimesAreReported(t *testing.T) {
 
 // fake is an etcd whose events and leases a test chooses.
 type fake struct {
-	each func(int64, []protocol.Event)
-	left atomic.Int64 // of each lease, in nanoseconds
-	ends []string
+	each    func(int64, []protocol.Event)
+	watched sync.Map     // prefixes
+	left    atomic.Int64 // of each lease, in nanoseconds
+	ends    []string
 }
 
 func (f *fake) ListPrefix(_ context.Context, _ string, _ int64, each func(protocol.KV)) (int64, error) {
@@ -137,7 +139,8 @@ func (f *fake) ListPrefix(_ context.Context, _ string, _ int64, each func(protoc
 	return 5, nil
 }
 
-func (f *fake) Watch(ctx context.Context, _ string, _ int64, each func(int64, []protocol.Event)) error {
+func (f *fake) Watch(ctx context.Context, prefix string, _ int64, each func(int64, []protocol.Event)) error {
+	f.watched.Store(prefix, nil)
 	f.each = each
 	<-ctx.Done()
 	return ctx.Err()
@@ -148,7 +151,7 @@ func (f *fake) ReadLease(context.Context, int64) (protocol.Lease, error) {
 }
 
 func (f *fake) view() *etcdlocks.View {
-	return etcdlocks.New([]string{"app/"}, protocol.DefaultLayout(), f, func(r *locks.Row, e *metadata.Ending) {
+	return etcdlocks.New([]string{"app/x", "app/", "app/"}, protocol.DefaultLayout(), f, func(r *locks.Row, e *metadata.Ending) {
 		f.ends = append(f.ends, fmt.Sprintf("%s %q", r.Name, e.Cause))
 	}, zerolog.Nop())
 }
@@ -198,10 +201,30 @@ func TestOnlyWatchedBeginningsAreKnown(t *testing.T) {
 		if !old.LockedAt.IsZero() || old.SeenAt.Sub(start) > time.Second {
 			t.Errorf("since %v, seen %v: want only that it has been seen since %v", old.LockedAt, old.SeenAt, start)
 		}
+		// Watches of the same keys would report changes twice, and out of order.
+		if _, also := f.watched.Load("app/x"); also || len(w.Problems()) > 0 {
+			t.Errorf("a prefix below another is watched, too; problems: %v", w.Problems())
+		}
 		time.Sleep(5 * time.Minute) // then it is listed again, without the other
 		synctest.Wait()
 		if all := w.Rows(); len(all) != 1 || !all[0].SeenAt.Equal(old.SeenAt) || len(f.ends) != 2 {
 			t.Errorf("after another list there are %d locks and %d ends", len(all), len(f.ends))
+		}
+	})
+}
+
+// A waiter that leaves together with the holder, or in a queue of thousands, has held nothing.
+func TestOnlyHoldsHaveEnds(t *testing.T) {
+	running(t, func(f *fake, w *etcdlocks.View) {
+		var gone []protocol.Event
+		for n := range int64(20_000) {
+			key := fmt.Sprintf("app/q/%x", n+11)
+			f.put(key, n+11, n+6)
+			gone = append(gone, protocol.Event{KV: protocol.KV{Key: key}, Deleted: true})
+		}
+		f.each(0, gone)
+		if want := []string{`app/q ""`}; !slices.Equal(f.ends, want) || len(w.Rows()) != 1 {
+			t.Errorf("%d ends, want one; %d locks", len(f.ends), len(w.Rows()))
 		}
 	})
 }

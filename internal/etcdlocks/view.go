@@ -38,7 +38,7 @@ type View struct {
 	source   Source
 	onEnded  func(*locks.Row, *metadata.Ending)
 	log      zerolog.Logger
-	prefixes []string
+	prefixes []string // without those below another: two watches of a key may disagree
 
 	mu       sync.Mutex
 	problems map[string]string        // why the locks below a prefix are not current
@@ -53,9 +53,13 @@ type View struct {
 // is of an unknown one.
 func New(prefixes []string, own protocol.Layout, s Source, onEnded func(*locks.Row, *metadata.Ending),
 	log zerolog.Logger) *View {
-	v := &View{own: own, source: s, onEnded: onEnded, prefixes: prefixes, problems: map[string]string{},
+	v := &View{own: own, source: s, onEnded: onEnded, problems: map[string]string{},
 		keys: map[string]*contender{}, queues: map[string][]*contender{}, log: log}
-	for _, prefix := range prefixes {
+	for _, prefix := range slices.Sorted(slices.Values(prefixes)) {
+		if n := len(v.prefixes); n > 0 && strings.HasPrefix(prefix, v.prefixes[n-1]) {
+			continue
+		}
+		v.prefixes = append(v.prefixes, prefix)
 		v.problems[prefix] = "The locks below " + text.Visible(prefix) + " are not read yet."
 	}
 	return v
@@ -109,7 +113,7 @@ func (v *View) follow(ctx context.Context, prefix string) {
 // Load returns the locks below some prefixes as they are now, with some of their leases.
 func Load(ctx context.Context, prefixes []string, own protocol.Layout, s Source) ([]*locks.Row, error) {
 	v := New(prefixes, own, s, func(*locks.Row, *metadata.Ending) {}, zerolog.Nop())
-	for _, prefix := range prefixes {
+	for _, prefix := range v.prefixes {
 		if _, err := v.list(ctx, prefix); err != nil {
 			return nil, err
 		}
@@ -141,19 +145,25 @@ func (v *View) list(ctx context.Context, prefix string) (int64, error) {
 	return revision, nil
 }
 
-// apply applies changes; began is when they happened, zero if that was not watched.
+// apply applies changes of one revision or list; began is when they happened, zero if that was not watched.
 func (v *View) apply(changes []protocol.Event, began time.Time) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	v.rows = nil
+	holders := map[string]*contender{} // before the changes
 	for _, e := range changes {
-		v.rows = nil
 		before, after := v.keys[e.Key], v.contender(e.KV, began)
 		if before != nil && after != nil && before.place == after.place && compare(before, after) == 0 {
 			before.KV = after.KV // perhaps with another value
 			continue
 		}
+		for _, c := range []*contender{before, after} {
+			if c != nil && holders[c.place] == nil && len(v.queues[c.place]) > 0 {
+				holders[c.place] = v.queues[c.place][0]
+			}
+		}
 		if before != nil {
-			v.remove(before, began)
+			v.remove(before)
 		}
 		if after != nil && len(v.keys) < maxKeys {
 			queue := v.queues[after.place]
@@ -162,26 +172,32 @@ func (v *View) apply(changes []protocol.Event, began time.Time) {
 			v.keys[e.Key] = after
 		}
 	}
+	for place, holder := range holders {
+		v.settle(holder, v.queues[place], began)
+	}
 }
 
-// remove removes a contender. If it held the lock, the next one holds it from now on.
-func (v *View) remove(c *contender, began time.Time) {
+func (v *View) remove(c *contender) {
+	delete(v.keys, c.Key)
 	queue := v.queues[c.place]
 	i, _ := slices.BinarySearchFunc(queue, c, compare)
-	if i == 0 {
-		now := time.Now()
-		row := v.row(queue)
-		v.onEnded(row, new(lockrecord.NewEnding(row.Record, howEnded(&row.Leased.Lease, now), "", "", now)))
-		if len(queue) > 1 {
-			queue[1].began = began
-			queue[1].seen = now
-		}
-	}
 	v.queues[c.place] = slices.Delete(queue, i, i+1)
 	if len(queue) == 1 {
 		delete(v.queues, c.place)
 	}
-	delete(v.keys, c.Key)
+}
+
+// settle reports the end of a hold whose key is gone. The first in the queue holds the lock from now on.
+func (v *View) settle(holder *contender, queue []*contender, began time.Time) {
+	now := time.Now()
+	if v.keys[holder.Key] != holder {
+		row := v.row(slices.Concat([]*contender{holder}, queue))
+		v.onEnded(row, new(lockrecord.NewEnding(row.Record, howEnded(&row.Leased.Lease, now), "", "", now)))
+	}
+	if len(queue) > 0 && queue[0] != holder {
+		queue[0].began = began
+		queue[0].seen = now
+	}
 }
 
 // Rows returns the locks. It is the same slice until one changes.
