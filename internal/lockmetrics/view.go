@@ -8,7 +8,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/text"
 )
 
-// Followed is a view of the locks: [*lockview.ViewCollector] is one.
+// Followed is a view of the locks: [*lockview.View] is one.
 type Followed interface {
 	Fresh() protocol.Freshness
 	Stats() lockview.Stats

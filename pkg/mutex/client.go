@@ -241,7 +241,7 @@ func (c *Client) cancelClaim(ctx context.Context, lock string, k kind, uuid stri
 	return err
 }
 
-// giveUpAttempt is leave in the background. Then it revokes the lease of the attempt, so that etcd refuses its requests
+// leaveLater is leave in the background. Then it revokes the lease of the attempt, so that etcd refuses its requests
 // that are still in flight.
 func (c *Client) leaveLater(lock, uuid string, l *lease) {
 	l.stop()

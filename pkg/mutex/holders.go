@@ -147,7 +147,7 @@ func readRecord(of protocol.Layout, lock string, a etcdretry.Response, op int) m
 	return lockrecord.Decode(lock, locktxn.Fields(of, a.Keys(op)))
 }
 
-// setHolders returns the holders of a lock of this kind from the operations of an answer from op on. reads is their
+// readHolders returns the holders of a lock of this kind from the operations of an answer from op on. reads is their
 // number: [locktxn.HolderReads], or without the shares one fewer.
 func readHolders(of protocol.Layout, lock string, k kind, a etcdretry.Response, op, reads int) holders {
 	h := holders{writer: readRecord(of, lock, a, op), delays: map[int]metadata.LockDelay{}}
