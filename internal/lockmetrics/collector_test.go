@@ -31,6 +31,7 @@ type world struct {
 	locks     []*metadata.Record
 	queues    map[string][]metadata.Waiter
 	unclaimed []diagnosis.Unclaimed
+	leased    []*locks.Row
 	fresh     protocol.Freshness
 	mono      time.Duration
 	now       time.Time
@@ -58,6 +59,7 @@ func (w *world) config() lockmetrics.Config {
 			Locks:     func() []*metadata.Record { return w.locks },
 			Queues:    func() map[string][]metadata.Waiter { return w.queues },
 			Unclaimed: func() []diagnosis.Unclaimed { return w.unclaimed },
+			Leased:    func() []*locks.Row { return w.leased },
 			Combined: func() (p diagnosis.CombinedPolicy) {
 				p.Policy = staleness.DefaultPolicy()
 				p.Policy.UnlockAbandoned = true

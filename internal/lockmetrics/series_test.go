@@ -10,6 +10,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/lockmetrics"
 	"github.com/clustermutex/unlocker/internal/lockrecord"
+	"github.com/clustermutex/unlocker/internal/locks"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -204,4 +205,19 @@ func TestHoldsAreMeasuredByLockIfAllLocksHaveSeries(t *testing.T) {
 	c = lockmetrics.New(config)
 	c.Ended(hold("a"), nil)
 	check("unlocker_lock_hold_seconds", map[string]float64{})
+}
+
+func TestLongHeldLocksOfOtherLibrariesHaveSeriesOnRequest(t *testing.T) {
+	w := newWorld()
+	for name, held := range map[string]time.Duration{"long": 2 * time.Hour, "short": time.Minute} {
+		r := &metadata.Record{Name: name, Identity: metadata.Identity{Owner: "node-7"}, SeenAt: now.Add(-held)}
+		w.leased = append(w.leased, locks.NewLeasedRow(r, &locks.Leased{Key: name}))
+	}
+	config := w.config()
+	const since = "unlocker_leased_lock_held_since_timestamp_seconds"
+	expect(t, lockmetrics.New(config), "\nunlocker_leased_locks 2\n", since)
+	config.LeasedAlertAfter = time.Hour
+	expect(t, lockmetrics.New(config), since+`{lock="long",owner="node-7"} 1.6999928e+09
+unlocker_leased_locks 2
+`)
 }
