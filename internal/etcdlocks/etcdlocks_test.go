@@ -151,7 +151,8 @@ func (f *fake) ReadLease(context.Context, int64) (protocol.Lease, error) {
 }
 
 func (f *fake) view() *etcdlocks.View {
-	return etcdlocks.New([]string{"app/x", "app/", "app/"}, protocol.DefaultLayout(), f, func(r *locks.Row, e *metadata.Ending) {
+	prefixes := []string{"app/x", "app/", "app/"}
+	return etcdlocks.New(prefixes, protocol.DefaultLayout(), f, func(r *locks.Row, e *metadata.Ending) {
 		f.ends = append(f.ends, fmt.Sprintf("%s %q", r.Name, e.Cause))
 	}, zerolog.Nop())
 }

@@ -79,7 +79,7 @@ func (c *Client) adopt(ctx context.Context, name, uuid string, opts []Option) (*
 		outer: outer, origin: origin{adopted: true, detached: true},
 		extension: extension{
 			alertTarget: record.AlertAt, alertFloor: record.AlertAt,
-			alertAfterUnlock: set.alertAfter > set.autoUnlockAfter,
+			alertAfterUnlock: set.maximumHold == 0 && set.alertAfter > set.autoUnlockAfter,
 		},
 	}
 	l.loadExtension(&record)
@@ -103,7 +103,7 @@ func (c *Client) detach(ctx context.Context, h locktxn.Hold) error {
 func (s *settings) completeFrom(r *metadata.Record) error {
 	alert, unlock, known := durations(r)
 	if known {
-		s.alertAfter = cmp.Or(s.alertAfter, min(alert, cmp.Or(s.autoUnlockAfter, alert)))
+		s.alertAfter = cmp.Or(s.alertAfter, min(alert, cmp.Or(s.maximumHold, s.autoUnlockAfter, alert)))
 		s.autoUnlockAfter = cmp.Or(s.autoUnlockAfter, unlock)
 	}
 	s.alertAfter = cmp.Or(s.alertAfter, s.autoUnlockAfter)

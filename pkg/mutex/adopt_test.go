@@ -243,6 +243,19 @@ func TestAdoptedAlertIsNotAfterTheAutoUnlock(t *testing.T) {
 		})
 }
 
+func TestAdoptersHeartbeatKeepsTheAlertOfTheRecord(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
+		parent := take(t, locks, "a", mutex.AlertAfter(5*time.Minute), mutex.AutoUnlockAfter(10*time.Minute))
+		child := adopt(t, locks, parent.UUID(), mutex.Heartbeat(time.Hour), mutex.AutoUnlockAfter(time.Minute))
+		alive(t, child)
+		alert := time.Now().Add(5 * time.Minute)
+		time.Sleep(30 * time.Minute)
+		if at := read(t, f.etcd, "a").AlertAt; !at.Equal(alert) {
+			t.Errorf("the alert is at %v, want %v", at, alert)
+		}
+	})
+}
+
 func TestReservationOutlivesItsMaker(t *testing.T) {
 	queue(t, func(t *testing.T, q *fake) {
 		locks := newClient(t, q.client(), mutex.Options{Defaults: opts(mutex.Heartbeat(time.Minute))})
