@@ -43,7 +43,8 @@ func TestRecipeForACronJob(t *testing.T) {
 		vacuum bool
 	}{{vacuum, true}, {[]string{"reserve", "shop/vacuum", "--for=1h", "--purpose=disks"}, false}, {vacuum, false}} {
 		cmd := programs.Command(t, filepath.Base(container.Command[0]), run.args...)
-		cmd.Env = append(os.Environ(), "MUTEXCTL_ETCD_ENDPOINTS="+c.etcd.Endpoint(), "PATH="+tools+":"+os.Getenv("PATH"))
+		cmd.Env = append(os.Environ(), "MUTEXCTL_ETCD_ENDPOINTS="+c.etcd.Endpoint(),
+			"PATH="+tools+":"+os.Getenv("PATH"))
 		r := proctest.Run(t, cmd)
 		if r.Code != 0 || strings.Contains(r.Stdout, "vacuumed --all\n") != run.vacuum {
 			t.Errorf("status %d: %q, %s", r.Code, r.Stdout, r.Stderr)

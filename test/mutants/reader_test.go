@@ -128,7 +128,8 @@ var readerSuites = []suite{
 		// Settings and their sources.
 		{"flag-precedence", `if «f.Changed» {`, `false`, "TestPrecedenceIsFlagThenOwnVariableThenEtcdctlsThenDefault"},
 		{"flag-own", `if «s.own» {`, `false`, "TestPasswordNeedsItsUser"},
-		{"flag-status", `«err == nil» || root.Annotations[startedAnnotation]`, `true`, "TestUsageErrorsAreOneSentenceAndStatus2"},
+		{"flag-status", `«err == nil» || root.Annotations[startedAnnotation]`, `true`,
+			"TestUsageErrorsAreOneSentenceAndStatus2"},
 		{"flag-started", `root.Annotations[startedAnnotation] != ""`, `false`, "TestRuntimeErrorIsNotAUsageError"},
 	}},
 	{"internal/daemon", []fault{
