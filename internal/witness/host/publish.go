@@ -19,19 +19,18 @@ const (
 func (w *Witness) publishAll(ctx context.Context) {
 	retry := w.pauses.retry
 	for {
-		var later <-chan time.Time
+		next := w.pauses.viewLag
 		if w.writeAll(ctx) && w.isWritable(ctx) {
 			retry = w.pauses.retry
 		} else {
-			later = time.After(retry)
+			next = retry
 			retry = min(2*retry, maxRetry)
 		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-w.publishNow:
-		case <-later:
-		case <-time.After(w.pauses.viewLag):
+		case <-time.After(next):
 		}
 	}
 }

@@ -328,9 +328,15 @@ func TestRecoveredWitnessReportsSo(t *testing.T) {
 	})
 	t.Run("when the hold of which it could not is over", func(t *testing.T) {
 		w := newWorld(t)
+		var tries atomic.Int64
 		one := w.witness(func(one *Witness) {
-			one.pauses.retry = 10 * time.Millisecond
-			one.cfg.RecordProof = func(context.Context, metadata.Statement) error { return denied }
+			one.pauses.retry, one.pauses.viewLag = time.Second, time.Microsecond
+			one.cfg.RecordProof = func(context.Context, metadata.Statement) error {
+				if tries.Add(1) > 10 {
+					t.Error("it tries again at once")
+				}
+				return denied
+			}
 		})
 		c, h := w.holder("a")
 		_ = c.Process.Kill()
