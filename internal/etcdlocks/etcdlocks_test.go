@@ -215,7 +215,7 @@ func TestOnlyWatchedBeginningsAreKnown(t *testing.T) {
 }
 
 // A waiter that leaves together with the holder, or in a queue of thousands, has held nothing.
-func TestOnlyHoldsHaveEnds(t *testing.T) {
+func TestOnlyHoldersHaveEnds(t *testing.T) {
 	running(t, func(f *fake, w *etcdlocks.View) {
 		var gone []protocol.Event
 		for n := range int64(20_000) {
