@@ -194,6 +194,9 @@ func TestOnlyWatchedBeginningsAreKnown(t *testing.T) {
 		if len(all) != 2 {
 			t.Fatalf("%d locks, want 2", len(all))
 		}
+		if f.each(0, nil); &all[0] != &w.Rows()[0] {
+			t.Error("a sign of life changes the rows")
+		}
 		passed, old := all[0], all[1]
 		if passed.Leased.Key != "app/new/c" || !passed.LockedAt.Equal(start.Add(2*time.Minute)) {
 			t.Errorf("%s since %v: want the one that waited, since its predecessor left", passed.Leased.Key,

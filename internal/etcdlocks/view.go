@@ -149,9 +149,9 @@ func (v *View) list(ctx context.Context, prefix string) (int64, error) {
 func (v *View) apply(changes []protocol.Event, began time.Time) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.rows = nil
 	holders := map[string]*contender{} // before the changes
 	for _, e := range changes {
+		v.rows = nil
 		before, after := v.keys[e.Key], v.contender(e.KV, began)
 		if before != nil && after != nil && before.place == after.place && compare(before, after) == 0 {
 			before.KV = after.KV // perhaps with another value
