@@ -30,8 +30,8 @@ func TestLocksOfOtherLibrariesAreShownAsWhatTheyAre(t *testing.T) {
 	d.Ended(&gone, new(lockrecord.NewEnding(&gone, metadata.EndingLeaseEnded, "", "", s.now)))
 	for path, words := range map[string]string{
 		"/?q=state:leased": "Of other libraries|theirs/x|node-7|theirs/y|leased over |ends ",
-		"/lock?name=theirs/x": "leased: another lock library holds it|at least 12m ago|kept alive 20s ago|node-8|" +
-			`data-copy="etcdctl lease revoke 7e1"|which deletes 3 keys`,
+		"/lock?name=theirs/x": "leased: another lock library holds it|at least 12m ago|kept alive 20s ago|" +
+			`with 3 keys|node-8|data-copy="etcdctl lease revoke 7e1"|which deletes all keys of that session`,
 		"/lock?name=theirs/y": "one key with a lease, a lock or something registered|" +
 			"7e3, time unknown: permission denied",
 		"/api/v1/lock?name=theirs/x": "Another lock library holds theirs/x: nothing here ends it.",

@@ -48,9 +48,8 @@ type View struct {
 	rows     []*locks.Row             // nil when out of date
 }
 
-// New returns a view that is empty until Run or Load has read the keys. It leaves out the keys of our own locks.
-// onEnded is called for every hold whose end was seen; it must not block, nor call the view. An ending without a cause
-// is of an unknown one.
+// New returns a view that is empty until Run has read the keys; it leaves out those of our own locks. onEnded is called
+// for every hold whose end was seen, without a cause if that is unknown; it must not block, nor call the view.
 func New(prefixes []string, own protocol.Layout, s Source, onEnded func(*locks.Row, *metadata.Ending),
 	log zerolog.Logger) *View {
 	v := &View{own: own, source: s, onEnded: onEnded, problems: map[string]string{},
@@ -149,21 +148,19 @@ func (v *View) list(ctx context.Context, prefix string) (int64, error) {
 func (v *View) apply(changes []protocol.Event, began time.Time) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	holders := map[string]*contender{} // before the changes
-	for _, e := range changes {
+	// The last in a queue leaves first: who leaves together with the holder has never held the lock.
+	leaving := slices.SortedFunc(slices.Values(changes), func(a, b protocol.Event) int {
+		return compare(cmp.Or(v.keys[b.Key], &contender{}), cmp.Or(v.keys[a.Key], &contender{}))
+	})
+	for _, e := range leaving {
 		v.rows = nil
 		before, after := v.keys[e.Key], v.contender(e.KV, began)
 		if before != nil && after != nil && before.place == after.place && compare(before, after) == 0 {
 			before.KV = after.KV // perhaps with another value
 			continue
 		}
-		for _, c := range []*contender{before, after} {
-			if c != nil && holders[c.place] == nil && len(v.queues[c.place]) > 0 {
-				holders[c.place] = v.queues[c.place][0]
-			}
-		}
 		if before != nil {
-			v.remove(before)
+			v.remove(before, began)
 		}
 		if after != nil && len(v.keys) < maxKeys {
 			queue := v.queues[after.place]
@@ -172,32 +169,25 @@ func (v *View) apply(changes []protocol.Event, began time.Time) {
 			v.keys[e.Key] = after
 		}
 	}
-	for place, holder := range holders {
-		v.settle(holder, v.queues[place], began)
-	}
 }
 
-func (v *View) remove(c *contender) {
-	delete(v.keys, c.Key)
+// remove removes a contender. If it held the lock, the next one holds it from now on.
+func (v *View) remove(c *contender, began time.Time) {
 	queue := v.queues[c.place]
-	i, _ := slices.BinarySearchFunc(queue, c, compare)
-	v.queues[c.place] = slices.Delete(queue, i, i+1)
+	if queue[0] == c {
+		now := time.Now()
+		row := v.row(queue)
+		v.onEnded(row, new(lockrecord.NewEnding(row.Record, howEnded(&row.Leased.Lease, now), "", "", now)))
+		if len(queue) > 1 {
+			queue[1].began = began
+			queue[1].seen = now
+		}
+	}
+	v.queues[c.place] = slices.DeleteFunc(queue, func(other *contender) bool { return other == c })
 	if len(queue) == 1 {
 		delete(v.queues, c.place)
 	}
-}
-
-// settle reports the end of a hold whose key is gone. The first in the queue holds the lock from now on.
-func (v *View) settle(holder *contender, queue []*contender, began time.Time) {
-	now := time.Now()
-	if v.keys[holder.Key] != holder {
-		row := v.row(slices.Concat([]*contender{holder}, queue))
-		v.onEnded(row, new(lockrecord.NewEnding(row.Record, howEnded(&row.Leased.Lease, now), "", "", now)))
-	}
-	if len(queue) > 0 && queue[0] != holder {
-		queue[0].began = began
-		queue[0].seen = now
-	}
+	delete(v.keys, c.Key)
 }
 
 // Rows returns the locks. It is the same slice until one changes.

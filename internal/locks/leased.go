@@ -43,7 +43,7 @@ type Fact struct{ Label, Command, Value string }
 // LeasedFacts returns what is known of a lock of another library, and what is not.
 func (r *Row) LeasedFacts(now time.Time) []Fact {
 	l := r.Leased
-	kind := "leased: another lock library holds it; nothing here ends it"
+	kind := "leased: another lock library holds it; unlockers never remove it"
 	if l.Key == r.Name {
 		kind = "leased: one key with a lease, a lock or something registered"
 	}
@@ -56,17 +56,14 @@ func (r *Row) LeasedFacts(now time.Time) []Fact {
 	}
 	lease := "time unknown: " + cmp.Or(l.Lease.Why, "not read lately")
 	if l.Lease.Expires.After(now) {
-		lease = fmt.Sprintf("for %s, kept alive %s, ends %s unless it is kept alive again", text.Duration(l.Lease.TTL),
-			text.Relative(l.Lease.Expires.Add(-l.Lease.TTL), now), text.Relative(l.Lease.Expires, now))
-	}
-	ends := "all keys of that session"
-	if l.Lease.Keys > 0 {
-		ends = text.Count(l.Lease.Keys, "key")
+		lease = fmt.Sprintf("for %s, kept alive %s, ends %s with %s unless it is kept alive again",
+			text.Duration(l.Lease.TTL), text.Relative(l.Lease.Expires.Add(-l.Lease.TTL), now),
+			text.Relative(l.Lease.Expires, now), text.Count(l.Lease.Keys, "key"))
 	}
 	facts := []Fact{{"state", "", kind}, {"value", "", cmp.Or(r.Owner, "no text")}, {"key", "", l.Key},
 		{"since", "", since}, {"lease", "", fmt.Sprintf("%x, %s", l.Lease.ID, lease)},
 		{"to end it", fmt.Sprintf("etcdctl lease revoke %x", l.Lease.ID),
-			"which deletes " + ends + "; the holder is not stopped"}}
+			"which deletes all keys of that session; the holder is not stopped"}}
 	for i, w := range l.Waiters[:min(len(l.Waiters), maxWaiters)] {
 		facts = append(facts, Fact{fmt.Sprintf("waiting, %d of %d", i+1, len(l.Waiters)), "",
 			cmp.Or(w.Owner, "no text") + ", lease " + w.ID})

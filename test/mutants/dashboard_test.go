@@ -5,7 +5,7 @@ var dashboardSuites = []suite{
 	{"internal/dashboard internal/dashboard/* internal/lockjson internal/locks internal/text", []fault{
 		// What every answer carries, and requests of other sites.
 		{"inline-style", `h.Set("Content-Security-Policy", «contentSecurityPolicy»)`,
-			`"style-src 'unsafe-inline'; " + policy`,
+			`"style-src 'unsafe-inline'; " + contentSecurityPolicy`,
 			"TestEveryResponseHasTheSecurityHeaders"},
 		{"cached", `"no-store"`, `"no-cache"`, "TestEveryResponseHasTheSecurityHeaders"},
 		{"panic-ends", `cause == http.ErrAbortHandler`, `true`, "TestEveryResponseHasTheSecurityHeaders"},
