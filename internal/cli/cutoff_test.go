@@ -66,6 +66,26 @@ func TestPartitionedCommandEndsBeforeTheLockIsFree(t *testing.T) {
 	t.Logf("the command ended %v before the auto-unlock", doc.AutoUnlockAt.Sub(last))
 }
 
+// What a waiter knew of the holder is old when etcd fell silent meanwhile.
+func TestWaiterThatIsCutOffNamesEtcd(t *testing.T) {
+	t.Parallel()
+	server := etcdtest.Start(t)
+	holder, _ := background(t, server.Endpoint(), "run", "l", "--", "sh", "-c", "echo held; sleep 60")
+	holder.Prints(t, "held")
+	proxy := etcdtest.NewProxy(t, server.Endpoint())
+	flags := []string{"l", "--wait", "4s", "--etcd.request-timeout", "500ms"}
+	run, _ := background(t, proxy.Endpoint(), append(append([]string{"run"}, flags...), "--", "true")...)
+	wait, _ := background(t, proxy.Endpoint(), append([]string{"wait"}, flags...)...)
+	run.Prints(t, "position 1")
+	wait.Prints(t, "held by")
+	proxy.Stall()
+	for _, p := range []*proctest.Process{run, wait} {
+		if code := p.Wait(t); code != 1 || !strings.Contains(p.Output(), "gave up waiting: etcd ") {
+			t.Errorf("status %d, want 1: %s", code, p.Output())
+		}
+	}
+}
+
 // An etcd that refuses connections is waited for like a holder: the command runs once it is back.
 func TestRunWaitsForAnUnreachableEtcd(t *testing.T) {
 	t.Parallel()

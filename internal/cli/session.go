@@ -99,6 +99,14 @@ func (s *session) waitForEtcd(ctx context.Context, wait waitTimeout) error {
 	}
 }
 
+// outage returns an error if etcd does not answer at the end of a wait: what is known of the holder is old then.
+func (s *session) outage(ctx context.Context) error {
+	if err := s.check(context.WithoutCancel(ctx)); isOutage(err) {
+		return fmt.Errorf("gave up waiting: %w", err)
+	}
+	return nil
+}
+
 // isOutage reports whether the same request may succeed later.
 func isOutage(err error) bool {
 	return slices.Contains([]etcdconn.Class{etcdconn.Unreachable, etcdconn.Timeout, etcdconn.NoLeader,

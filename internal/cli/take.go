@@ -55,6 +55,9 @@ func (s *session) takeError(ctx context.Context, name string, err error) error {
 	case err == nil:
 		return nil
 	case isHeld && errors.Is(ctx.Err(), context.DeadlineExceeded):
+		if outage := s.outage(ctx); outage != nil {
+			return outage
+		}
 		held.Err = nil
 		return heldErrorf("gave up waiting: %w", held)
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):

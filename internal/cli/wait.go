@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -95,7 +96,7 @@ func (s *session) untilFree(ctx context.Context, name string, queueToo bool, sta
 	case ended == nil:
 		return failed
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return heldErrorf("gave up waiting: %s", state)
+		return cmp.Or(s.outage(ctx), heldErrorf("gave up waiting: %s", state))
 	}
 	return ended
 }
