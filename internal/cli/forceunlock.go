@@ -41,8 +41,9 @@ required: the uuid of the hold you saw with show. If another hold is there by th
 and the exit status is 3. For a record without a uuid, give --uuid none. End the holders of a
 semaphore or read-write lock one at a time, by their own names: pool#2.
 
-With a query such as host:node-7 (see "mutexctl help query"), it lists the matching holds, except those
-alive within the last minute, and asks for their number. A hold that has changed by then is spared.
+With a query as one argument, such as 'host:node-7 owner:batch' (see "mutexctl help query"), it lists the
+matching holds, except those alive within the last minute, and asks for their number. A hold that has
+changed by then is spared.
 
 If the record or the unlockers ask for a lock delay, clients that honor lock delays do not take the lock
 until it is over: see "mutexctl list --delays". Choose another with --lock-delay, 0 for none.
