@@ -153,14 +153,15 @@ func (a *acquisition) tryPastDeadTail(ctx context.Context) (*Lock, error) {
 // Readers that were refused more than once spread over the vacant shares, because others claim one at the same time.
 func (a *acquisition) nextClaim(refusals int) locktxn.Claim {
 	k := a.set.kind
-	if !a.holders.hasRoom(k) {
-		a.holders = holders{}
+	known := a.holders // which an error names if etcd does not answer any more
+	if !known.hasRoom(k) {
+		known = holders{}
 	}
 	skip := 0
 	if refusals > 1 && k.name == metadata.KindShared {
 		skip = rand.N(1 << min(refusals, 6))
 	}
-	return a.holders.claim(a.lock, k, skip)
+	return known.claim(a.lock, k, skip)
 }
 
 func (a *acquisition) sendProposal(ctx context.Context, txn locktxn.Txn) (etcdretry.Response, error) {

@@ -282,6 +282,32 @@ func TestGivingUpAsTailOnAFullEtcd(t *testing.T) {
 	})
 }
 
+// A waiter whose ticket was deleted claims the lock again, as if it had become free. If etcd does not answer that, the
+// error names the holders that were read last.
+func TestGivingUpNamesTheLastKnownHolders(t *testing.T) {
+	queue(t, func(t *testing.T, q *fake) {
+		reader := take(t, q.locks(), "a", mutex.Shared())
+		var lost atomic.Bool
+		cut := onTxn(q.etcd, func(ctx context.Context, txn *heldTxn) (*clientv3.TxnResponse, error) {
+			if lost.Load() && txn.writes(layout(t).Field("a", lockrecord.FieldUUID)) {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			r, err := txn.send(ctx)
+			if tickets, _ := q.etcd.Delete(ctx, layout(t).Queue("a"), clientv3.WithPrefix()); tickets.Deleted > 0 {
+				lost.Store(true)
+			}
+			return r, err
+		})
+		_, err := newClient(t, cut).Lock(within(t, 30*time.Second), "a", mutex.Exclusive())
+		held, ok := errors.AsType[*mutex.HeldError](err)
+		if !lost.Load() || !ok || len(held.Holders) != 1 || held.Holders[0].UUID != reader.UUID() {
+			t.Errorf("the waiter got %v", err)
+		}
+		unlock(t, reader)
+	})
+}
+
 // The answer to an acquisition is lost, and its repetition finds etcd full: the lock is released anyway.
 func TestAcquisitionWithTheLastSpaceIsReleased(t *testing.T) {
 	queues(t, kindsThatQueue(), func(t *testing.T, q *fake, kind [2][]mutex.Option) {
