@@ -204,7 +204,9 @@ func (a *acquisition) commit(ctx context.Context, p proposal, claim locktxn.Clai
 func (a *acquisition) setHolders(r etcdretry.Response, reads int) {
 	a.seen = r.Header.Revision
 	a.holders = readHolders(a.c.layout, a.lock, a.set.kind, r, 0, reads)
-	a.holder = a.holders.oldest()
+	if oldest := a.holders.oldest(); oldest.Token != 0 || reads == locktxn.HolderReads {
+		a.holder = oldest // a read without shares does not forget one of them
+	}
 }
 
 // committedHold returns the hold of an earlier request whose answer was lost; nil if there is none.

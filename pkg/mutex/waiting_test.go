@@ -308,6 +308,25 @@ func TestGivingUpNamesTheLastKnownHolders(t *testing.T) {
 	})
 }
 
+// What a plain waiter reads when it joins the queue has no readers, but it was refused because of one.
+func TestPlainWaiterThatIsCutOffNamesAReader(t *testing.T) {
+	queue(t, func(t *testing.T, q *fake) {
+		reader := take(t, q.locks(), "a", mutex.Shared())
+		cut := onTxn(q.etcd, func(ctx context.Context, txn *heldTxn) (*clientv3.TxnResponse, error) {
+			if etcdtest.Count(t, q.etcd, layout(t).Queue("a")) > 0 {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			return txn.send(ctx)
+		})
+		_, err := newClient(t, cut).Lock(within(t, 30*time.Second), "a")
+		if held, ok := errors.AsType[*mutex.HeldError](err); !ok || held.Holder.UUID != reader.UUID() {
+			t.Errorf("the waiter got %v", err)
+		}
+		unlock(t, reader)
+	})
+}
+
 // The answer to an acquisition is lost, and its repetition finds etcd full: the lock is released anyway.
 func TestAcquisitionWithTheLastSpaceIsReleased(t *testing.T) {
 	queues(t, kindsThatQueue(), func(t *testing.T, q *fake, kind [2][]mutex.Option) {
