@@ -80,7 +80,7 @@ var clientSuites = []suite{
 		{"plain-blind", `k.shared(), CountsShares: «true»`, `k.shared()`, "TestPermitCounting"},
 		{"plain-batch-blind", `Record: lock, CountsShares: «true»}`, `false`, "TestPermitCounting"},
 		{"plain-names", `k.shared() || «d.QueueName() == lock»`, `true`, "TestPermitCounting"},
-		{"plain-look", `reads == locktxn.HolderReads`, `true`, "TestPlainLockWaitsForShares"},
+		{"plain-look", `if «reads == locktxn.HolderReads» {`, `true`, "TestPlainLockWaitsForShares"},
 		{"condition-reach", `c.reaches(key, string(op.RangeBytes()))`, `false`,
 			"TestBadOptionsAreRefusedBeforeSending"},
 		{"condition-end", `end == "\x00" || «end > prefix»`, `false`, "TestBadOptionsAreRefusedBeforeSending"},
